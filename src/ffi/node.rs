@@ -78,7 +78,7 @@ pub(super) const FIRST_KIND: u32 = DPB_COMMAND_TAKE;
 
 /// What a host does next in a lane of a node. What it points to belongs to the lane until its next dpb_node_next.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct dpb_command {
     /// sizeof(dpb_command). You set it, so that the struct can grow.
     pub struct_size: u32,
@@ -116,7 +116,7 @@ pub const DPB_NODE_ROUTED: u32 = 1;
 /// The options of a node. dpb_node_options_init fills in the defaults. All nodes of a fleet have the same ones, but for
 /// snapshot.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct dpb_node_options {
     /// sizeof(dpb_node_options). dpb_node_options_init sets it.
     pub struct_size: u32,
@@ -135,7 +135,7 @@ pub struct dpb_node_options {
     /// With expected_users: how long a snapshot must have been in the store before the bandit learns on its
     /// strength. Longer than a failover of the store goes back; default 15,000.
     pub settle_ms: u32,
-    /// Rewards that wait here for the store, at most. 32 bytes each are reserved. 1 to 10^8; default 100,000.
+    /// Rewards that wait here for the store, at most. 24 bytes each are reserved. 1 to 10^8; default 100,000.
     pub queue: u32,
     /// Needs fleet_key. 0, the default: rewards travel at once, and the store shows how many do and when, which is NOT
     /// private. Otherwise each round sends a message of one length to each other node, whether rewards wait or not, with
@@ -160,17 +160,13 @@ impl dpb_node_options {
         let NodeOptions { interval, delay, settle, queue, .. } = NodeOptions::new("", 0);
         dpb_node_options {
             struct_size: size_of::<dpb_node_options>() as u32,
-            flags: 0,
             name,
             interval_ms: interval as u32,
             delay_ms: delay as u32,
             tick_ms: 1,
             settle_ms: settle as u32,
             queue: queue as u32,
-            send_rate: 0,
-            click_delay: 0,
-            snapshot: null(),
-            snapshot_len: 0,
+            ..dpb_node_options::default()
         }
     }
 
@@ -351,22 +347,9 @@ struct Shown {
 impl Shown {
     /// A command that the host can read until this changes.
     fn show(&mut self, task: Task) -> Result<dpb_command> {
-        let nothing = dpb_command {
-            struct_size: size_of::<dpb_command>() as u32,
-            kind: DPB_COMMAND_WAIT,
-            id: 0,
-            wait_ms: 0,
-            timeout_ms: 0,
-            script: null(),
-            sha1: null(),
-            text: null(),
-            keys: null(),
-            args: null(),
-            keys_len: 0,
-            args_len: 0,
-        };
+        let nothing = dpb_command { struct_size: size_of::<dpb_command>() as u32, ..dpb_command::default() };
         Ok(match task {
-            Task::Wait(time) => dpb_command { wait_ms: time as u32, ..nothing },
+            Task::Wait(time) => dpb_command { kind: DPB_COMMAND_WAIT, wait_ms: time as u32, ..nothing },
             Task::Log(text) => {
                 self.text = CString::new(text.replace('\0', " ")).unwrap_or_default();
                 dpb_command { kind: DPB_COMMAND_LOG, text: self.text.as_ptr(), ..nothing }

@@ -41,17 +41,9 @@ pub(super) struct DrainingBandit<B> {
     asked: u64,
 }
 
-/// A bandit on its way to another node.
-pub(super) struct Handover {
-    member: Member,
-    to: u16,
-    receiver: u64,
-    state: Vec<u8>,
-}
-
 /// What a node remembers of states.
-pub(super) struct Draining<B> {
-    pub all: Vec<DrainingBandit<B>>,
+#[derive(Default)]
+pub(super) struct MovingStates {
     /// What this node offers, and when each receiver was taken.
     receivers: Vec<(u64, Option<u64>)>,
     /// Those in the last OFFER that are new.
@@ -62,28 +54,12 @@ pub(super) struct Draining<B> {
     read: Position,
     /// Rewards for decisions of the last process with this node's number.
     unknown: VecDeque<PartReward>,
-    handover: Option<Handover>,
+    /// Leaves a state to another node.
+    entrust: Option<Command>,
     /// The node and the receiver for this node's own bandit.
     host: Option<(u16, u64)>,
     /// Since when a node that ends seeks a receiver.
     searching_since: Option<u64>,
-}
-
-impl<B> Default for Draining<B> {
-    fn default() -> Self {
-        Draining {
-            all: Vec::new(),
-            receivers: Vec::new(),
-            fresh: Vec::new(),
-            offers: 0,
-            withdrawn: false,
-            read: Position::default(),
-            unknown: VecDeque::new(),
-            handover: None,
-            host: None,
-            searching_since: None,
-        }
-    }
 }
 
 impl<S: BanditSource> Core<S> {
@@ -133,7 +109,7 @@ impl<S: BanditSource> Core<S> {
 
     /// Cancels in the draining bandits what was made since `click_delay` before a tick of this node's bandit.
     pub fn cancel_draining(&self, from: u64) -> Result<()> {
-        self.draining.all.iter().try_for_each(|one| self.cancel_in(&one.bandit, one.time, from))
+        self.draining.iter().try_for_each(|one| self.cancel_in(&one.bandit, one.time, from))
     }
 
     /// The same in one, up to this time of which time has passed. Its decisions may be older than all ticks of this node. From
@@ -144,34 +120,35 @@ impl<S: BanditSource> Core<S> {
         bandit.cancel_since(if from == 0 { 0 } else { now.saturating_sub(age) })
     }
 
-    /// The command of a step with states; None if there is nothing to do.
+    /// The command of a step that needs no bandit of the node; None if there is nothing to do.
     pub fn state_command(&mut self, step: Step) -> Result<Option<Command>> {
         let (lease, tables, member) = (self.draining_lease(), self.tables.clone(), self.member);
         Ok(match step {
+            Step::Take => {
+                let lease = UNTIL_GONE * self.options.delay;
+                Some(tables.take(self.options.number, member.life, lease, self.exchange.seen))
+            }
             Step::Keep(number) => {
                 let time = self.time()?;
-                let one = self.draining.all.iter_mut().find(|one| one.member.number == number && one.holds);
+                let one = self.draining.iter_mut().find(|one| one.member.number == number && one.holds);
                 one.map(|one| {
                     one.asked = time;
                     tables.keep(one.member, lease, &one.read, PORTION)
                 })
             }
             Step::Offer { withdraw } if self.moves() => {
-                self.draining.fresh.clear();
+                self.moving.fresh.clear();
                 if !withdraw {
                     self.draw_receivers(lease)?;
                 }
-                self.draining.offers += 1;
-                Some(tables.offer(member, self.draining.offers, withdraw, &self.draining.fresh))
+                self.moving.offers += 1;
+                Some(tables.offer(member, self.moving.offers, withdraw, &self.moving.fresh))
             }
             Step::Adopt if self.moves() && (self.exchange.leader.generation != 0 || self.exchange.leaves()) => {
-                Some(tables.adopt(member, lease, &self.draining.read))
+                Some(tables.adopt(member, lease, &self.moving.read))
             }
             Step::Host { number } => Some(tables.host(member, number, self.source.draw() as u32)),
-            Step::Entrust => self.draining.handover.as_ref().map(|handover| {
-                let Handover { member, to, receiver, state } = handover;
-                tables.entrust(*member, lease, *to, *receiver, state.clone())
-            }),
+            Step::Entrust => self.moving.entrust.clone(),
             Step::Release(member) => Some(tables.leave(member)),
             Step::Ends => self.plan_ends().map(|()| None)?,
             _ => None,
@@ -181,14 +158,14 @@ impl<S: BanditSource> Core<S> {
     /// Keeps some receivers open. One whose state has not come within a lease is given up.
     fn draw_receivers(&mut self, lease: u64) -> Result<()> {
         let now = self.now;
-        self.draining.receivers.retain(|(_, taken)| taken.is_none_or(|at| now < at + lease));
+        self.moving.receivers.retain(|(_, taken)| taken.is_none_or(|at| now < at + lease));
         let Some(bandit) = &self.bandit else { return Ok(()) };
-        let open = self.draining.receivers.iter().filter(|row| row.1.is_none()).count();
+        let open = self.moving.receivers.iter().filter(|row| row.1.is_none()).count();
         for _ in open..OFFERED {
             match bandit.receiver() {
                 Ok(receiver) => {
-                    self.draining.receivers.push((receiver, None));
-                    self.draining.fresh.push(receiver);
+                    self.moving.receivers.push((receiver, None));
+                    self.moving.fresh.push(receiver);
                 }
                 Err(Error::Full { .. }) => break,
                 Err(error) => return Err(error),
@@ -200,38 +177,38 @@ impl<S: BanditSource> Core<S> {
     /// The reply to an OFFER: the receivers that nobody had taken.
     pub fn offered(&mut self, open: &[u64], withdraw: bool) {
         self.exchange.done();
-        self.draining.withdrawn |= withdraw && self.exchange.leaves();
-        let is_own = |receiver: &u64| self.draining.receivers.iter().any(|row| row.0 == *receiver);
+        self.moving.withdrawn |= withdraw && self.exchange.leaves();
+        let is_own = |receiver: &u64| self.moving.receivers.iter().any(|row| row.0 == *receiver);
         if !withdraw && !open.iter().all(is_own) {
             // A store that went back offers some that have had a state.
             self.exchange.plan.push_front(Step::Offer { withdraw: true });
         }
-        for (receiver, taken) in &mut self.draining.receivers {
+        for (receiver, taken) in &mut self.moving.receivers {
             if !open.contains(receiver) {
                 taken.get_or_insert(self.now);
             }
         }
         if withdraw {
-            self.draining.receivers.retain(|(_, taken)| taken.is_some());
+            self.moving.receivers.retain(|(_, taken)| taken.is_some());
         }
-        if self.draining.receivers.iter().filter(|row| row.1.is_none()).count() < OFFERED {
+        if self.moving.receivers.iter().filter(|row| row.1.is_none()).count() < OFFERED {
             self.exchange.until_offer = 1; // they were taken, or the store has lost them
         }
     }
 
     /// Rewards of a draining bandit, and then time.
     pub fn kept(&mut self, number: u16, messages: &[Message]) -> Result<()> {
-        let Some(at) = self.draining.all.iter().position(|one| one.member.number == number && one.holds) else {
+        let Some(at) = self.draining.iter().position(|one| one.member.number == number && one.holds) else {
             return Ok(());
         };
-        messages.iter().for_each(|message| self.receive(number, message));
+        messages.iter().for_each(|message| self.receive(message));
         if let Some(last) = messages.last() {
-            self.draining.all[at].read = Position::after(last);
+            self.draining[at].read = Position::after(last);
         }
         // With a send rate there always are more soon.
         let bytes: usize = messages.iter().map(|message| message.bytes.len()).sum();
         if (messages.len() as u64) < PORTION.items && (bytes as u64) < PORTION.bytes / 2 {
-            self.let_time_pass(number, self.draining.all[at].asked)?;
+            self.let_time_pass(number, self.draining[at].asked)?;
             self.exchange.done();
         }
         Ok(())
@@ -240,7 +217,7 @@ impl<S: BanditSource> Core<S> {
     /// Lets the time of this node pass for the draining bandits with a number: their rewards have come.
     fn let_time_pass(&mut self, number: u16, time: u64) -> Result<()> {
         let is_here = |one: &&mut DrainingBandit<_>| one.holds || one.member.number == self.member.number;
-        for one in self.draining.all.iter_mut().filter(|one| one.member.number == number).filter(is_here) {
+        for one in self.draining.iter_mut().filter(|one| one.member.number == number).filter(is_here) {
             one.bandit.skip(time.saturating_sub(one.time))?;
             one.time = one.time.max(time);
         }
@@ -249,7 +226,7 @@ impl<S: BanditSource> Core<S> {
 
     /// Another process has a draining bandit's number.
     pub fn lost_number(&mut self, number: u16) {
-        for one in self.draining.all.iter_mut().filter(|one| one.member.number == number) {
+        for one in self.draining.iter_mut().filter(|one| one.member.number == number) {
             (one.holds, one.since) = (false, self.now);
         }
     }
@@ -260,8 +237,8 @@ impl<S: BanditSource> Core<S> {
             self.exchange.done();
             return Ok(());
         };
-        self.draining.read = position;
-        self.draining.receivers.retain(|row| row.0 != receiver);
+        self.moving.read = position;
+        self.moving.receivers.retain(|row| row.0 != receiver);
         if receiver == 0 {
             self.say("a foreign message among the states is ignored".into());
             return Ok(());
@@ -274,7 +251,7 @@ impl<S: BanditSource> Core<S> {
         let mut has_lost = false;
         if member.number == self.member.number {
             (member, has_lost) = (self.member, !is_next);
-        } else if let Some(other) = self.draining.all.iter().find(|one| !holds && one.member.number == member.number) {
+        } else if let Some(other) = self.draining.iter().find(|one| !holds && one.member.number == member.number) {
             (member, holds, has_lost) = (other.member, other.holds, true);
         }
         let bandit = match self.source.resume(member.number, &bytes) {
@@ -295,7 +272,7 @@ impl<S: BanditSource> Core<S> {
         } else if let Some(passed) = age.checked_div(self.options.tick) {
             time = time.saturating_sub(passed);
         }
-        for &PartReward { ticket, part, value } in &self.draining.unknown {
+        for &PartReward { ticket, part, value } in &self.moving.unknown {
             self.counts.received += u64::from(bandit.update_part(ticket, part, value).is_ok());
         }
         let recent = self.now.saturating_sub(age + LONGEST_SEARCH + UNTIL_UNREADY * self.options.delay);
@@ -303,15 +280,15 @@ impl<S: BanditSource> Core<S> {
             self.cancel_in(&bandit, time, *from)?;
         }
         let (since, read) = (self.now, Position::default());
-        self.draining.all.push(DrainingBandit { bandit, member, holds, since, time, read, asked: time });
+        self.draining.push(DrainingBandit { bandit, member, holds, since, time, read, asked: time });
         Ok(())
     }
 
-    /// Reports a reward for a decision with this number: of this node, or of a draining bandit.
-    pub fn report_reward(&mut self, number: u16, reward: PartReward) {
-        let PartReward { ticket, part, value } = reward;
+    /// Reports a reward for a decision of this node, or of a draining bandit.
+    pub fn report_reward(&mut self, reward: PartReward) {
+        let (PartReward { ticket, part, value }, number) = (reward, reward.number());
         let own = self.bandit.as_ref().filter(|_| number == self.member.number);
-        let draining = self.draining.all.iter().filter(|one| one.member.number == number).map(|one| &one.bandit);
+        let draining = self.draining.iter().filter(|one| one.member.number == number).map(|one| &one.bandit);
         for bandit in own.into_iter().chain(draining) {
             match bandit.update_part(ticket, part, value) {
                 Err(Error::UnknownTicket) => continue,
@@ -321,8 +298,8 @@ impl<S: BanditSource> Core<S> {
             return;
         }
         // Perhaps of the last process with this number, whose state comes soon.
-        if self.moves() && number == self.member.number && self.draining.unknown.len() < MOST_UNKNOWN {
-            self.draining.unknown.push_back(reward);
+        if self.moves() && number == self.member.number && self.moving.unknown.len() < MOST_UNKNOWN {
+            self.moving.unknown.push_back(reward);
         } else {
             self.counts.refused += 1;
         }
@@ -330,13 +307,12 @@ impl<S: BanditSource> Core<S> {
 
     /// What an exchange does for the draining bandits first: rewards and time.
     pub fn plan_draining(&mut self) -> Result<()> {
-        if self.draining.all.is_empty() && self.now > self.started + UNTIL_GONE * self.options.delay {
-            self.draining.unknown.clear();
+        if self.draining.is_empty() && self.now > self.started + UNTIL_GONE * self.options.delay {
+            self.moving.unknown.clear();
         }
         let time = self.time_at(self.membership.returned);
         self.let_time_pass(self.member.number, time)?; // its rewards come with rounds
-        let mut numbers: Vec<u16> =
-            self.draining.all.iter().filter(|one| one.holds).map(|one| one.member.number).collect();
+        let mut numbers: Vec<u16> = self.draining.iter().filter(|one| one.holds).map(|one| one.member.number).collect();
         numbers.sort_unstable();
         numbers.dedup();
         self.exchange.plan.extend(numbers.into_iter().map(Step::Keep));
@@ -347,10 +323,10 @@ impl<S: BanditSource> Core<S> {
     /// other processes'.
     fn plan_ends(&mut self) -> Result<()> {
         let mut at = 0;
-        while let Some(one) = self.draining.all.get(at) {
+        while let Some(one) = self.draining.get(at) {
             let (member, is_elsewhere) = (one.member, !one.holds && one.member.number != self.member.number);
             if one.bandit.pending()? == 0 && self.exchange.leader.generation != 0 {
-                let one = self.draining.all.remove(at);
+                let one = self.draining.remove(at);
                 self.exchange.plan.extend(self.release(&one));
                 continue;
             }
@@ -367,26 +343,26 @@ impl<S: BanditSource> Core<S> {
 
     /// Ends the lease of a draining bandit that has ended, unless the number is still needed.
     fn release(&self, one: &DrainingBandit<S::Bandit>) -> Option<Step> {
-        let shared = self.draining.all.iter().any(|other| other.member == one.member) || one.member == self.member;
+        let shared = self.draining.iter().any(|other| other.member == one.member) || one.member == self.member;
         (one.holds && !shared).then_some(Step::Release(one.member))
     }
 
     /// Plans the end of a node that moves: no more receivers, the states that are on their way, the rewards that wait;
     /// then a receiver for each draining bandit and for the node's own bandit. Rounds go on meanwhile.
     pub fn plan_moves(&mut self, passed: u64, waits: bool) -> Result<()> {
-        if !self.draining.withdrawn {
+        if !self.moving.withdrawn {
             self.exchange.plan.push_back(Step::Offer { withdraw: true });
             return Ok(());
         }
         let knows_leader = self.exchange.leader.generation != 0;
-        if !self.draining.receivers.is_empty() && passed < LONGEST_ADOPTION {
+        if !self.moving.receivers.is_empty() && passed < LONGEST_ADOPTION {
             self.exchange.plan.push_back(Step::Adopt);
             self.pause_for(self.options.delay / 40);
         } else if !waits {
-            let last = self.draining.all.last().map_or(self.bandit.as_ref(), |one| Some(&one.bandit));
+            let last = self.draining.last().map_or(self.bandit.as_ref(), |one| Some(&one.bandit));
             let Some(last) = last else { return Ok(()) };
             let has_open = last.pending()? > 0 || !knows_leader;
-            let since = *self.draining.searching_since.get_or_insert(self.now);
+            let since = *self.moving.searching_since.get_or_insert(self.now);
             if !has_open || self.now > since + LONGEST_SEARCH {
                 return self.end_last();
             }
@@ -398,8 +374,8 @@ impl<S: BanditSource> Core<S> {
 
     /// Ends the last bandit of a node that ends, whose state nobody takes.
     fn end_last(&mut self) -> Result<()> {
-        self.draining.searching_since = None;
-        match self.draining.all.pop() {
+        self.moving.searching_since = None;
+        match self.draining.pop() {
             Some(one) => self.exchange.plan.extend(self.release(&one)),
             None => self.exchange.closing = true,
         }
@@ -411,7 +387,7 @@ impl<S: BanditSource> Core<S> {
         if self.is_flying(Lane::Rounds) {
             return Ok(());
         }
-        match (self.draining.host.take(), self.bandit.take()) {
+        match (self.moving.host.take(), self.bandit.take()) {
             (Some(host), Some(bandit)) => self.pass_on(&bandit, self.member, host)?,
             (_, bandit) => {
                 self.bandit = bandit;
@@ -422,8 +398,9 @@ impl<S: BanditSource> Core<S> {
     }
 
     fn pass_on(&mut self, bandit: &S::Bandit, member: Member, (to, receiver): (u16, u64)) -> Result<()> {
-        self.draining.searching_since = None;
-        self.draining.handover = Some(Handover { member, to, receiver, state: bandit.suspend(receiver)? });
+        self.moving.searching_since = None;
+        let (lease, state) = (self.draining_lease(), bandit.suspend(receiver)?);
+        self.moving.entrust = Some(self.tables.entrust(member, lease, to, receiver, state));
         self.exchange.plan.push_front(Step::Entrust);
         Ok(())
     }
@@ -436,9 +413,9 @@ impl<S: BanditSource> Core<S> {
             return Ok(()); // in a rolling restart the next one soon offers some
         }
         let is_meant = |one: &DrainingBandit<_>| number == 0 || one.member.number == number && !one.holds;
-        match self.draining.all.iter().rposition(is_meant) {
+        match self.draining.iter().rposition(is_meant) {
             Some(at) => {
-                let DrainingBandit { bandit, mut member, .. } = self.draining.all.remove(at);
+                let DrainingBandit { bandit, mut member, .. } = self.draining.remove(at);
                 if member == self.member {
                     // This node keeps its number until its own bandit leaves: it is as if it had that after this one.
                     (member.incarnation, member.life) = (member.incarnation - 1, 0);
@@ -446,7 +423,7 @@ impl<S: BanditSource> Core<S> {
                 self.pass_on(&bandit, member, host)
             }
             None => {
-                (self.draining.host, self.exchange.closing) = (Some(host).filter(|_| number == 0), number == 0);
+                (self.moving.host, self.exchange.closing) = (Some(host).filter(|_| number == 0), number == 0);
                 Ok(())
             }
         }
@@ -455,7 +432,7 @@ impl<S: BanditSource> Core<S> {
     /// The reply to an ENTRUST.
     pub fn entrusted(&mut self) -> Result<()> {
         self.exchange.done();
-        self.draining.handover = None;
+        self.moving.entrust = None;
         if self.bandit.is_none() {
             self.end(NodeState::Left, "another node continues with what is open")
         } else {

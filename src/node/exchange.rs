@@ -1,8 +1,7 @@
 //! Exchanges: a number and a snapshot first; then, again and again, who leads, sums to the leader, snapshots; and the end.
 
-use super::command::{Capacity, Command, Leadership, Member, Position, Refusal, Version, reply};
+use super::command::{Command, Leadership, Member, Position, Refusal, Version, reply};
 use super::machine::{Core, NodeState, PORTION};
-use super::membership::UNTIL_GONE;
 use super::outbox::Outbox;
 use super::snapshots::{Putting, Settling};
 use super::{BanditSource, FleetBandit};
@@ -81,8 +80,8 @@ pub(super) struct Exchange {
     pub collected: Position,
     /// The last exchange found no leader.
     pub leaderless: bool,
-    /// Sums on their way, of this node and of its draining bandits: the generation, their sequence, the bytes.
-    pub sums: VecDeque<(u64, u64, Vec<u8>)>,
+    /// Send the sums of this node and of its draining bandits.
+    pub sums: VecDeque<Command>,
     pub sequence: u64,
     /// How many the store has accepted.
     pub contributed: u64,
@@ -102,8 +101,6 @@ pub(super) const UNTIL_PUT: u32 = 12;
 /// A leader that ends collects for two intervals, at most so long; and then waits for its successor, so long.
 const LONGEST_DRAIN: u64 = 10_000;
 const LONGEST_WAIT: u64 = 5000;
-/// A queue of contributions keeps so many, and a minute.
-const SUMS: Capacity = Capacity { messages: 10_000, lifetime: 60_000 };
 /// Snapshots in one reply.
 const SNAPSHOTS: u64 = 64;
 
@@ -246,13 +243,8 @@ impl<S: BanditSource> Core<S> {
     /// The command of a step; None if there is nothing to do.
     fn command(&mut self, step: Step) -> Result<Option<Command>> {
         let (member, tables) = (self.member, self.tables.clone());
-        if step == Step::Take {
-            let lease = UNTIL_GONE * self.options.delay;
-            return Ok(Some(tables.take(self.options.number, member.life, lease, self.exchange.seen)));
-        }
         let Some(bandit) = self.bandit.clone() else { return self.state_command(step) };
         Ok(match step {
-            Step::Take => None,
             Step::Put if self.exchange.putting.is_none() && !self.put_is_due(&bandit)? => None,
             Step::Put => {
                 if self.exchange.putting.is_none() {
@@ -291,10 +283,7 @@ impl<S: BanditSource> Core<S> {
                 if self.exchange.sums.is_empty() {
                     self.take_sums(&bandit)?;
                 }
-                let sums = self.exchange.sums.front();
-                sums.map(|(generation, sequence, sums)| {
-                    tables.contribute(member, *generation, *sequence, SUMS, sums.clone())
-                })
+                self.exchange.sums.front().cloned()
             }
             Step::Collect if self.exchange.led != 0 && (self.leads() || self.state == NodeState::Resigning) => {
                 Some(tables.collect(member, self.exchange.led, &self.exchange.collected, PORTION))
@@ -308,34 +297,26 @@ impl<S: BanditSource> Core<S> {
     /// Takes over the reply to the first step.
     pub fn heard(&mut self, bytes: &[u8]) -> std::result::Result<Result<()>, Refusal> {
         let Some(&step) = self.exchange.plan.front() else { return Ok(Ok(())) };
-        Ok(match step {
+        match step {
             Step::Take => match reply::take(bytes) {
                 Err(Refusal::Taken(_) | Refusal::Full) => {
                     self.last_error = "the number is another process's, or none is free: this node waits".into();
                     self.pause_for(self.options.delay);
-                    Ok(())
                 }
-                taken => self.taken(taken?),
+                taken => return Ok(self.taken(taken?)),
             },
-            Step::Put => {
-                self.put(reply::put(bytes)?);
-                Ok(())
-            }
+            Step::Put => self.put(reply::put(bytes)?),
             Step::News => {
                 let (more, news) = reply::news(bytes)?;
                 if !more {
                     self.exchange.done();
                 }
-                news.iter().try_for_each(|new| self.merge(new.number, new.version, &new.snapshot))
+                return Ok(news.iter().try_for_each(|new| self.merge(new.number, new.version, &new.snapshot)));
             }
-            Step::Lead(again) => {
-                let leader = reply::lead(bytes)?;
-                self.led(leader, again)
-            }
+            Step::Lead(again) => return Ok(self.led(reply::lead(bytes)?, again)),
             Step::Resign => {
                 self.exchange.leader = reply::lead(bytes)?;
                 self.exchange.done();
-                Ok(())
             }
             Step::Contribute => {
                 reply::done(bytes)?;
@@ -344,47 +325,37 @@ impl<S: BanditSource> Core<S> {
                 if self.exchange.sums.is_empty() {
                     self.exchange.done();
                 }
-                Ok(())
             }
             Step::Collect => {
                 let messages = reply::messages(bytes)?;
-                for message in &messages {
-                    self.combine(message.content());
-                }
+                messages.iter().for_each(|message| self.combine(message.content()));
                 match messages.last() {
                     Some(last) => self.exchange.collected = Position::after(last),
                     None => self.exchange.done(),
                 }
-                Ok(())
             }
             Step::Keep(number) => match reply::messages(bytes) {
                 Err(Refusal::Replaced) => {
                     self.lost_number(number);
                     self.exchange.done();
-                    Ok(())
                 }
-                messages => self.kept(number, &messages?),
+                messages => return Ok(self.kept(number, &messages?)),
             },
-            Step::Offer { withdraw } => {
-                self.offered(&reply::offer(bytes)?, withdraw);
-                Ok(())
-            }
-            Step::Adopt => self.adopted(reply::adopt(bytes)?),
-            Step::Host { number } => self.hosted(number, reply::host(bytes)?),
+            Step::Offer { withdraw } => self.offered(&reply::offer(bytes)?, withdraw),
+            Step::Adopt => return Ok(self.adopted(reply::adopt(bytes)?)),
+            Step::Host { number } => return Ok(self.hosted(number, reply::host(bytes)?)),
             Step::Entrust => {
                 reply::done(bytes)?;
-                self.entrusted()
+                return Ok(self.entrusted());
             }
-            Step::Ends | Step::Release(_) => {
-                self.exchange.done();
-                Ok(())
-            }
+            Step::Ends | Step::Release(_) => self.exchange.done(),
             Step::Leave => {
                 reply::done(bytes)?;
                 self.exchange.done();
-                self.end(NodeState::Left, "the node has left")
+                return Ok(self.end(NodeState::Left, "the node has left"));
             }
-        })
+        }
+        Ok(Ok(()))
     }
 
     /// Restores the bandit from the snapshot of its number. A given number is taken only then: a process that cannot

@@ -1,6 +1,6 @@
 //! Who leads, and the sums that its nodes contribute.
 
-use super::command::{Leadership, Position};
+use super::command::{Capacity, Leadership, Position};
 use super::exchange::{Exchange, Step};
 use super::machine::{Core, NodeState};
 use super::{BanditSource, FleetBandit};
@@ -9,6 +9,9 @@ use crate::error::{Error, Result};
 /// Nodes up to this number take the lead at once, others only if they find no leader at two exchanges. So few nodes ever
 /// release, and the others have few snapshots to read.
 const FIRST_LEADERS: u16 = 8;
+/// A queue of contributions keeps so many, and a minute.
+const SUMS: Capacity = Capacity { messages: 10_000, lifetime: 60_000 };
+
 impl<S: BanditSource> Core<S> {
     pub fn leads(&self) -> bool {
         let Exchange { leader, led, .. } = &self.exchange;
@@ -49,7 +52,7 @@ impl<S: BanditSource> Core<S> {
             return Ok(());
         }
         let mut taken = Vec::new();
-        for one in &self.draining.all {
+        for one in &self.draining {
             taken.push(one.bandit.contribution(generation)?);
         }
         if generation == self.exchange.led {
@@ -59,7 +62,8 @@ impl<S: BanditSource> Core<S> {
         taken.push(bandit.contribution(generation)?);
         for sums in taken.into_iter().filter(|sums| !sums.is_empty()) {
             self.exchange.sequence += 1;
-            self.exchange.sums.push_back((generation, self.exchange.sequence, sums));
+            let sequence = self.exchange.sequence;
+            self.exchange.sums.push_back(self.tables.contribute(self.member, generation, sequence, SUMS, sums));
         }
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! The node: its states, its two lanes, and its rounds.
 
 use super::command::{Beat, Capacity, Command, Member, Message, Portion, Position, Refusal, RoundReply, Tables, reply};
-use super::draining::Draining;
+use super::draining::{DrainingBandit, MovingStates};
 use super::exchange::Exchange;
 use super::membership::{BEATS, Membership, Moment, OutageAfter, UNTIL_GONE, UNTIL_UNREADY};
-use super::outbox::{Outbox, Pace, PartReward, Waiting};
+use super::outbox::{Outbox, Pace, PartReward};
 use super::{BanditSource, FleetBandit, NodeOptions};
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -121,11 +121,10 @@ pub struct NodeDiagnostics {
     pub failures: u64,
 }
 
-/// A command in flight.
+/// A command in flight, until the node gives it up.
 struct Flight {
     id: u64,
-    sent: u64,
-    timeout: u64,
+    until: u64,
 }
 
 /// A node of a fleet. Any thread may call it: one lock serves the two lanes, another one [`update`](Node::update). In a
@@ -152,7 +151,8 @@ pub(super) struct Core<S: BanditSource> {
     pub state_length: u64,
     pub exchange: Exchange,
     pub membership: Membership,
-    pub draining: Draining<S::Bandit>,
+    pub draining: Vec<DrainingBandit<S::Bandit>>,
+    pub moving: MovingStates,
     /// When the node had its number.
     pub started: u64,
     /// When this node cancelled, and since which tick: for the states that were on their way to it.
@@ -214,12 +214,11 @@ impl<S: BanditSource> Node<S> {
             tick => OutageAfter::Milliseconds(options.window.saturating_mul(tick) / 8),
         };
         // Rewards that are lost after so long are of decisions that an outage or a break has cancelled.
+        let (every, grace) = ((options.delay / BEATS).max(1), UNTIL_GONE * options.delay);
         let longest = match outage_after {
-            OutageAfter::Milliseconds(most) => most.max(UNTIL_GONE * options.delay),
-            _ => UNTIL_GONE * options.delay,
+            OutageAfter::Milliseconds(most) => most.max(grace) + options.delay,
+            _ => grace + options.delay,
         };
-        let every = (options.delay / BEATS).max(1);
-        let (grace, longest) = (UNTIL_GONE * options.delay, longest + options.delay);
         let pace = Pace { slots: slots as usize, every, longest, grace };
         let outbox = Mutex::new(Outbox::new(options.queue, Some(pace).filter(|_| slots > 0))?);
         let start = Moment { at: now, ticks: 0 };
@@ -232,7 +231,8 @@ impl<S: BanditSource> Node<S> {
             state_length: 0,
             exchange: Exchange::default(),
             membership: Membership::new(options.delay, outage_after, start),
-            draining: Draining::default(),
+            draining: Vec::new(),
+            moving: MovingStates::default(),
             started: now,
             cancelled: Vec::new(),
             read: Position::default(),
@@ -283,9 +283,8 @@ impl<S: BanditSource> Node<S> {
         }
         let most = (core.options.delay / BEATS).max(1);
         if let Some(flight) = &core.flights[lane as usize] {
-            let over = flight.sent + flight.timeout;
-            if core.now < over {
-                return Ok(Task::Wait((over - core.now).min(most)));
+            if core.now < flight.until {
+                return Ok(Task::Wait((flight.until - core.now).min(most)));
             }
             self.has_failed(core, lane, "no reply in time")?;
         }
@@ -302,7 +301,7 @@ impl<S: BanditSource> Node<S> {
         };
         core.ids += 1;
         let id = core.ids;
-        core.flights[lane as usize] = Some(Flight { id, sent: core.now, timeout });
+        core.flights[lane as usize] = Some(Flight { id, until: core.now + timeout });
         Ok(Task::Run { id, command, timeout })
     }
 
@@ -362,12 +361,14 @@ impl<S: BanditSource> Node<S> {
         if part >= Config::MOST_PARTS {
             return Err(Error::config("part", "must be below 8", part));
         }
-        let to = (ticket >> 48) as u16;
-        match if to == *number { bandit.update_part(ticket, part, value) } else { Err(Error::UnknownTicket) } {
+        let reward = PartReward { ticket, part, value };
+        match if reward.number() == *number {
+            bandit.update_part(ticket, part, value)
+        } else {
+            Err(Error::UnknownTicket)
+        } {
             // Perhaps of a draining bandit with this number, or of one that comes soon: it takes the way of the others'.
-            Err(Error::UnknownTicket) => {
-                locked(&self.outbox)?.add(Waiting { to, reward: PartReward { ticket, part, value } })
-            }
+            Err(Error::UnknownTicket) => locked(&self.outbox)?.add(reward),
             done => done,
         }
     }
@@ -417,7 +418,7 @@ impl<S: BanditSource> Node<S> {
             exchanges: core.exchange.ended,
             age: core.now - core.exchange.ended_at,
             contributions: core.exchange.contributed,
-            draining: core.draining.all.len(),
+            draining: core.draining.len(),
             leader: (core.exchange.leader.number, core.exchange.leader.generation),
             leads: core.leads(),
             learns: core.has_settled(),
@@ -461,7 +462,7 @@ impl<S: BanditSource> Node<S> {
             let mut outbox = locked(&self.outbox)?;
             (outbox.pack(core.member.number, core.began.at, core.now), outbox.known(), outbox.batch())
         };
-        own.iter().for_each(|one| core.report_reward(one.to, one.reward));
+        own.into_iter().for_each(|reward| core.report_reward(reward));
         core.began = Moment { at: core.now, ticks: bandit.ticks()? };
         let (last, late, gone) = core.membership.limits(core.began);
         let lease = UNTIL_GONE * core.options.delay;
@@ -484,9 +485,7 @@ impl<S: BanditSource> Node<S> {
             outbox.accepted(reply.sent);
             outbox.know(&reply.numbers, core.now)?;
         }
-        for message in &reply.rewards {
-            core.receive(core.member.number, message);
-        }
+        reply.rewards.iter().for_each(|message| core.receive(message));
         if let Some(last) = reply.rewards.last() {
             core.read = Position::after(last);
         }
@@ -536,9 +535,8 @@ impl<S: BanditSource> Core<S> {
     /// The lane whose command in flight has this id, which has landed in time.
     fn landed(&mut self, id: u64, now: u64) -> Option<Lane> {
         self.now = self.now.max(now);
-        let is_this = |flight: &Option<Flight>| {
-            flight.as_ref().is_some_and(|flight| flight.id == id && self.now < flight.sent + flight.timeout)
-        };
+        let is_this =
+            |flight: &Option<Flight>| flight.as_ref().is_some_and(|flight| flight.id == id && self.now < flight.until);
         let lane = Lane::ALL.into_iter().find(|lane| is_this(&self.flights[*lane as usize]))?;
         self.flights[lane as usize] = None;
         Some(lane)
@@ -568,7 +566,7 @@ impl<S: BanditSource> Core<S> {
         self.state = state;
         self.say(why.into());
         self.last_error = why.into();
-        self.draining.all.iter().try_for_each(|one| one.bandit.cancel_since(0))?;
+        self.draining.iter().try_for_each(|one| one.bandit.cancel_since(0))?;
         self.bandit.as_ref().map_or(Ok(()), |bandit| bandit.cancel_since(0))
     }
 
@@ -579,16 +577,16 @@ impl<S: BanditSource> Core<S> {
     }
 
     /// Reports the rewards of a message from another node.
-    pub fn receive(&mut self, number: u16, message: &Message) {
+    pub fn receive(&mut self, message: &Message) {
         let Some(Ok(text)) = self.opener().map(|bandit| bandit.open(message.content())) else {
             return self.say("a reward that is not sealed with this node's fleet key is ignored".into());
         };
-        PartReward::read(&text).for_each(|reward| self.report_reward(number, reward));
+        PartReward::read(&text).for_each(|reward| self.report_reward(reward));
     }
 
     /// A bandit with the fleet key.
     fn opener(&self) -> Option<&S::Bandit> {
-        self.bandit.as_deref().or(self.draining.all.first().map(|one| &*one.bandit))
+        self.bandit.as_deref().or(self.draining.first().map(|one| &*one.bandit))
     }
 }
 

@@ -26,9 +26,10 @@ pub struct Moment {
 }
 
 /// How old the last good round must be for an outage, besides a delay: an eighth of the window.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub enum OutageAfter {
     /// There is none: silence does not count, or counts whatever the fleet does.
+    #[default]
     Never,
     /// In milliseconds, for a clock of the caller's. (The bandit's own time stands still while its process does.)
     Milliseconds(u64),
@@ -49,6 +50,7 @@ struct LateNode {
 }
 
 /// What this node knows of the others from its rounds.
+#[derive(Default)]
 pub struct Membership {
     delay: u64,
     outage_after: OutageAfter,
@@ -82,23 +84,7 @@ pub const UNTIL_UNREADY: u64 = 10;
 
 impl Membership {
     pub fn new(delay: u64, outage_after: OutageAfter, now: Moment) -> Membership {
-        Membership {
-            delay,
-            outage_after,
-            rounds: VecDeque::new(),
-            late: Vec::new(),
-            breaks: None,
-            forgot: None,
-            taken: None,
-            is_known: false,
-            returned: now,
-            nodes: 0,
-            news: 0,
-            stored: Version::default(),
-            outage: None,
-            looked: now.at,
-            outages: 0,
-        }
+        Membership { delay, outage_after, returned: now, looked: now.at, ..Membership::default() }
     }
 
     /// The number of the last beat; and the beats up to which a node is late, and gone. Before this node has joined, each is

@@ -27,6 +27,11 @@ pub struct PartReward {
 const SIZE: usize = 17;
 
 impl PartReward {
+    /// The number of the node that decided.
+    pub fn number(&self) -> u16 {
+        (self.ticket >> 48) as u16
+    }
+
     fn write(&self, to: &mut Vec<u8>) {
         to.extend(self.ticket.to_be_bytes());
         to.push(self.part as u8);
@@ -44,13 +49,6 @@ impl PartReward {
         };
         rows.iter().map(row).filter(|reward| reward.ticket != 0)
     }
-}
-
-/// A reward for a decision of another node.
-#[derive(Clone, Copy)]
-pub struct Waiting {
-    pub to: u16,
-    pub reward: PartReward,
 }
 
 /// A send rate.
@@ -76,7 +74,7 @@ struct PaddedMessage {
 
 /// The rewards for one number that came since the last round, and when it was held last.
 struct Unsent {
-    rewards: Vec<Waiting>,
+    rewards: Vec<PartReward>,
     held: u64,
 }
 
@@ -85,7 +83,7 @@ struct Unsent {
 pub struct Outbox {
     places: usize,
     /// Without a send rate, the rewards in the order in which they came.
-    rewards: VecDeque<Waiting>,
+    rewards: VecDeque<PartReward>,
     pace: Option<Pace>,
     /// With one, what came since the last round for each number that is held; and the messages of earlier rounds.
     lanes: BTreeMap<u16, Unsent>,
@@ -95,10 +93,8 @@ pub struct Outbox {
     /// How many a round sends: half as many after each that fails.
     batch: usize,
     most: usize,
-    /// A bit for each number that a process ever had, and how many there are. An invented ticket must not create a queue in
-    /// the store.
+    /// A bit for each number that a process ever had. An invented ticket must not create a queue in the store.
     numbers: Vec<u64>,
-    known: u64,
     /// Rewards that the store has accepted, and those that found no place.
     pub sent: u64,
     pub lost: u64,
@@ -119,15 +115,16 @@ impl Outbox {
         }
         numbers.try_reserve_exact(1 << 10).map_err(|_| Error::NoMemory)?;
         numbers.resize(1 << 10, 0);
-        let (lanes, packed, first, known) = (BTreeMap::new(), VecDeque::new(), 1, 0);
-        Ok(Outbox { places, rewards, pace, lanes, packed, first, batch: most, most, numbers, known, sent: 0, lost: 0 })
+        let (lanes, packed) = (BTreeMap::new(), VecDeque::new());
+        Ok(Outbox { places, rewards, pace, lanes, packed, first: 1, batch: most, most, numbers, sent: 0, lost: 0 })
     }
 
-    pub fn add(&mut self, reward: Waiting) -> Result<()> {
-        if self.numbers[usize::from(reward.to) / 64] >> (reward.to % 64) & 1 == 0 {
+    pub fn add(&mut self, reward: PartReward) -> Result<()> {
+        let to = reward.number();
+        if self.numbers[usize::from(to) / 64] >> (to % 64) & 1 == 0 {
             return Err(Error::UnknownTicket);
         }
-        let lane = self.lanes.get_mut(&reward.to);
+        let lane = self.lanes.get_mut(&to);
         let (waiting, most) = match self.pace {
             None => (self.rewards.len(), self.places),
             Some(_) => (lane.as_ref().map_or(0, |lane| lane.rewards.len()), lane.as_ref().map_or(0, |_| self.places)),
@@ -142,11 +139,11 @@ impl Outbox {
                 most: most as u64,
             });
         }
-        let is_same = |a: &PartReward, b: &PartReward| (a.ticket, a.part) == (b.ticket, b.part);
+        let is_same = |other: &PartReward| (other.ticket, other.part) == (reward.ticket, reward.part);
         match lane {
             None => self.rewards.push_back(reward),
             // The node would refuse it, and here it must not take another one's slot.
-            Some(lane) if lane.rewards.iter().any(|other| is_same(&other.reward, &reward.reward)) => {}
+            Some(lane) if lane.rewards.iter().any(is_same) => {}
             Some(lane) => lane.rewards.push(reward),
         }
         Ok(())
@@ -155,9 +152,7 @@ impl Outbox {
     /// Some process has or had these numbers. With a send rate, they are those that are held.
     pub fn know(&mut self, numbers: &[u16], now: u64) -> Result<()> {
         for number in numbers {
-            let (bits, bit) = (&mut self.numbers[usize::from(*number) / 64], 1 << (number % 64));
-            self.known += u64::from(*bits & bit == 0);
-            *bits |= bit;
+            self.numbers[usize::from(*number) / 64] |= 1 << (number % 64);
             if let Some(lane) = self.lanes.get_mut(number) {
                 lane.held = now;
             } else if self.pace.is_some() {
@@ -177,7 +172,7 @@ impl Outbox {
 
     /// How many numbers are known.
     pub fn known(&self) -> u64 {
-        self.known
+        self.numbers.iter().map(|bits| u64::from(bits.count_ones())).sum()
     }
 
     /// How many rewards wait.
@@ -193,7 +188,7 @@ impl Outbox {
     }
 
     /// With a send rate, makes the messages of a round. Returns the rewards for this node's own number.
-    pub fn pack(&mut self, own: u16, last_round: u64, now: u64) -> Vec<Waiting> {
+    pub fn pack(&mut self, own: u16, last_round: u64, now: u64) -> Vec<PartReward> {
         let Some(Pace { slots, every, longest, .. }) = self.pace else { return Vec::new() };
         while self.packed.front().is_some_and(|message| now - message.since > longest) {
             self.lost += self.packed.pop_front().map_or(0, |message| message.rewards as u64);
@@ -209,7 +204,7 @@ impl Outbox {
             let mut rewards = lane.rewards.drain(..);
             for _ in 0..rounds {
                 let mut text = Vec::with_capacity(slots * SIZE);
-                rewards.by_ref().take(slots).for_each(|one| one.reward.write(&mut text));
+                rewards.by_ref().take(slots).for_each(|reward| reward.write(&mut text));
                 let count = text.len() / SIZE;
                 text.resize(slots * SIZE, 0);
                 self.packed.push_back(PaddedMessage { to, since: last_round, rewards: count, text });
@@ -221,10 +216,10 @@ impl Outbox {
 
     /// The next messages to send, and the sequence of the first.
     pub fn batch(&self) -> (u64, Vec<Outgoing>) {
-        let one = |Waiting { to, reward }: &Waiting| {
+        let one = |reward: &PartReward| {
             let mut text = Vec::with_capacity(SIZE);
             reward.write(&mut text);
-            (*to, text)
+            (reward.number(), text)
         };
         let single = self.rewards.iter().map(one);
         let packed = self.packed.iter().map(|message| (message.to, message.text.clone()));
@@ -251,8 +246,13 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    fn waiting(to: u16, ticket: u64) -> Waiting {
-        Waiting { to, reward: PartReward { ticket, part: 0, value: 1.0 } }
+    fn waiting(to: u16, decision: u64) -> PartReward {
+        PartReward { ticket: u64::from(to) << 48 | decision, part: 0, value: 1.0 }
+    }
+
+    /// The decisions whose rewards are in a message.
+    fn decisions(text: &[u8]) -> Vec<u64> {
+        PartReward::read(text).map(|reward| reward.ticket << 16 >> 16).collect()
     }
 
     #[test]
@@ -281,10 +281,7 @@ mod tests {
         (0..10).for_each(|ticket| outbox.add(waiting(7, ticket + 1)).unwrap());
         let sent = |outbox: &Outbox| {
             let (first, rewards) = outbox.batch();
-            (
-                first,
-                rewards.iter().flat_map(|row| PartReward::read(&row.1)).map(|reward| reward.ticket).collect::<Vec<_>>(),
-            )
+            (first, rewards.iter().flat_map(|row| decisions(&row.1)).collect::<Vec<_>>())
         };
         (0..9).for_each(|_| outbox.failed());
         assert_eq!(sent(&outbox), (1, vec![1]));
@@ -317,8 +314,7 @@ mod tests {
                     outbox.pack(1, now, now + time);
                     now += time;
                     let (first, messages) = outbox.batch();
-                    let tickets = |text: &[u8]| PartReward::read(text).map(|reward| reward.ticket).collect::<Vec<_>>();
-                    commands.extend(messages.iter().map(|(to, text)| (i, *to, text.len(), tickets(text))));
+                    commands.extend(messages.iter().map(|(to, text)| (i, *to, text.len(), decisions(text))));
                     if fails[i] { outbox.failed() } else { outbox.accepted(first + messages.len() as u64 - 1) }
                 }
                 (commands, outbox.lost)
@@ -360,8 +356,8 @@ mod tests {
         outbox.add(waiting(1, 9)).unwrap();
         let own = outbox.pack(1, 0, 20);
         assert_eq!(
-            (own[0].reward.ticket, own.len(), outbox.len(), outbox.lost),
-            (9, 1, 6, 27),
+            (own[0].ticket, own.len(), outbox.len(), outbox.lost),
+            (1 << 48 | 9, 1, 6, 27),
             "two messages of three"
         );
         outbox.accepted(1);
