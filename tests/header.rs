@@ -129,7 +129,7 @@ fn the_numbers_of_nodes_are_those_of_rust() {
             .map(|define| define.split_once(' ').map(|(name, value)| (name.into(), value.parse().unwrap())).unwrap())
             .collect()
     };
-    let commands = CommandKind::ALL.map(|kind| (kind.name(), kind as u32 + 2)); // the others are not for the store
+    let commands = CommandKind::ALL.map(|kind| (format!("{kind:?}").to_uppercase(), kind as u32 + 2)); // the others are not for the store
     assert_eq!(numbers("COMMAND_"), [&[("WAIT".into(), 0), ("LOG".into(), 1)], &commands[..]].concat());
     let states = [Taking, Storing, Serving, Resigning, Moving, Left, Replaced, Failed];
     let states = states.map(|state| (format!("{state:?}").to_uppercase(), state as u32));

@@ -51,11 +51,6 @@ impl CommandKind {
         [Take, Round, Put, News, Lead, Contribute, Collect, Keep, Offer, Host, Entrust, Adopt, Leave]
     };
 
-    /// The name, as in the table above.
-    pub fn name(self) -> String {
-        format!("{self:?}").to_uppercase()
-    }
-
     /// The script for Redis and Valkey.
     pub fn script(self) -> &'static CStr {
         &SCRIPTS[self as usize].0

@@ -138,7 +138,7 @@ fn a_large_fleet_costs_its_store_little() {
         row.split(',').next().unwrap().parse::<usize>().unwrap()
     };
     // By what a node does: how often, bytes that it sends and reads, microseconds of the server.
-    let mut costs = BTreeMap::<(String, &str), [usize; 4]>::new();
+    let mut costs = BTreeMap::<(CommandKind, &str), [usize; 4]>::new();
     while let Some(Reverse((now, at, lane))) = events.pop().filter(|event| event.0.0 < END) {
         let node = &nodes[at];
         let next = match node.next(Lane::ALL[lane], now).unwrap() {
@@ -154,7 +154,7 @@ fn a_large_fleet_costs_its_store_little() {
                         _ if node.report(now).unwrap().leads => "of the leader",
                         _ => "",
                     };
-                    let sums = costs.entry((command.kind.name(), who)).or_default();
+                    let sums = costs.entry((command.kind, who)).or_default();
                     sums.iter_mut().zip(one).for_each(|(sum, one)| *sum += one);
                 }
                 node.reply(id, now + 1, &bytes).unwrap();
@@ -178,6 +178,6 @@ fn a_large_fleet_costs_its_store_little() {
     }
     for ((kind, who), [count, sent, read, time]) in costs {
         let [sent, read, time] = [sent, read, time].map(|sum| sum as f64 / count as f64);
-        println!("{count} {kind} {who}: sends {sent:.0} bytes, reads {read:.0}, {time:.0} us");
+        println!("{count} {kind:?} {who}: sends {sent:.0} bytes, reads {read:.0}, {time:.0} us");
     }
 }

@@ -57,10 +57,10 @@ pub struct Losses {
     processes: Vec<Process>,
     /// When the beat was made after which a break may have lost something, and when the store noted the break; and to when
     /// the store went back, when, and when it ran again.
-    breaks: Vec<Gap>,
+    pub breaks: Vec<Gap>,
     returns: Vec<(u64, u64, u64)>,
     /// When its clock went back, and by how much: leases last so much longer.
-    delayed: Vec<(u64, u64)>,
+    pub delayed: Vec<(u64, u64)>,
 }
 
 /// Rounds of an eighth of a delay, and their commands and replies on their way: nothing that is well takes longer.
@@ -84,15 +84,6 @@ impl Losses {
         self.faults.push(Fault { slot, from, until: from + time });
     }
 
-    /// A command or a reply is late or lost.
-    pub fn drops(&mut self, slot: usize, now: u64, timeout: u64) {
-        self.fails(Some(slot), now, timeout);
-    }
-
-    pub fn delays(&mut self, now: u64, time: u64) {
-        self.delayed.push((now, time));
-    }
-
     pub fn goes_back(&mut self, now: u64, lag: u64, down: u64) {
         self.fails(None, now - lag, lag + down);
         self.returns.push((now - lag, now, now + down));
@@ -114,10 +105,6 @@ impl Losses {
         let one = &mut self.processes[process as usize];
         let last = one.heard.replace(began).unwrap_or(began);
         one.heard_gaps.extend((now - last > SLACK).then_some((last, now)));
-    }
-
-    pub fn breaks(&mut self, now: u64, beaten: u64) {
-        self.breaks.push((beaten, now));
     }
 
     pub fn leaves(&mut self, process: u64, now: u64) {

@@ -28,6 +28,13 @@ fn lives(world: &mut World) -> Result<(), String> {
     world.heal()
 }
 
+/// A world of this seed that has lived until it has healed, and violated nothing.
+fn healed(seed: u64, plan: Plan) -> World {
+    let mut world = World::new(seed, plan, false);
+    lives(&mut world).unwrap_or_else(|violated| panic!("{}", story(seed, plan, &violated)));
+    world
+}
+
 /// Leaves out each random fault without which the same invariant is violated.
 fn reduced(seed: u64, mut plan: Plan, violated: &str) -> Plan {
     let (mut number, mut most) = (0, 63);
@@ -107,10 +114,7 @@ fn keep_the_invariants(seeds: impl Iterator<Item = u64>, most: u64) {
         }
         worlds += 1;
         let plan = Plan { without: variable("DPB_WITHOUT").unwrap_or(0), ..Plan::random(seed) };
-        let mut world = World::new(seed, plan, false);
-        if let Err(violated) = lives(&mut world) {
-            panic!("{}", story(seed, plan, &violated));
-        }
+        let world = healed(seed, plan);
         steps += world.steps;
         world.faults.iter().for_each(|(name, count)| *faults.entry(*name).or_insert(0) += count);
         let truth = world.truth.borrow();
@@ -132,9 +136,7 @@ fn keep_the_invariants(seeds: impl Iterator<Item = u64>, most: u64) {
 #[test]
 fn nothing_is_lost_where_nothing_fails() {
     for seed in 0..10 {
-        let mut world = World::new(seed, Plan::QUIET, false);
-        lives(&mut world).unwrap_or_else(|violated| panic!("{}", story(seed, Plan::QUIET, &violated)));
-        assert!(world.truth.borrow().released.len() > 500);
+        assert!(healed(seed, Plan::QUIET).truth.borrow().released.len() > 500);
     }
 }
 
@@ -235,8 +237,7 @@ fn found(plan: Plan, fault: Option<Fault>, invariant: &str, seeds: Range<u64>) -
     let violated = |seed| lives(&mut World::new(seed, plan, false)).err().filter(|what| what.starts_with(invariant));
     let (seed, violated) = seeds.into_iter().find_map(|seed| Some((seed, violated(seed)?)))?;
     drop(probe);
-    let kept = Plan { sabotage: Sabotage::None, ..plan };
-    lives(&mut World::new(seed, kept, false)).unwrap_or_else(|violated| panic!("{}", story(seed, kept, &violated)));
+    healed(seed, Plan { sabotage: Sabotage::None, ..plan });
     Some((seed, violated))
 }
 
@@ -310,7 +311,7 @@ fn a_node_that_the_store_forgets_loses_no_click() {
     let script = &[(60_000, Failure::Cut(0, 40_000)), (62_000, Failure::Empty)];
     for click_delay in [6000, 24_000] {
         let plan = Plan { script, click_delay, leaves: false, ..Plan::QUIET };
-        lives(&mut World::new(0, plan, false)).unwrap_or_else(|violated| panic!("{}", story(0, plan, &violated)));
+        healed(0, plan);
     }
 }
 
@@ -321,7 +322,7 @@ fn a_node_that_stood_still_loses_no_click() {
     let script = &[(40_000, Failure::Pause(0, 59_000)), (110_000, Failure::Pause(1, 59_000))];
     let plan = Plan { script, click_delay: 6000, losses: true, leaves: false, ..Plan::QUIET };
     for seed in [41, 82, 128, 175] {
-        lives(&mut World::new(seed, plan, false)).unwrap_or_else(|violated| panic!("{}", story(seed, plan, &violated)));
+        healed(seed, plan);
     }
 }
 

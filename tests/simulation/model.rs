@@ -57,6 +57,7 @@ pub struct State {
 }
 
 /// What is true of all bandits of a world.
+#[derive(Default)]
 pub struct Truth {
     pub(crate) coins: Coins,
     pub sabotage: Sabotage,
@@ -135,8 +136,9 @@ impl Truth {
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 enum Duty {
+    #[default]
     Alone,
     Contributes,
     Leads(u64),
@@ -170,6 +172,7 @@ impl Drop for Model {
     }
 }
 
+#[derive(Default)]
 pub struct Inner {
     now: u64,
     open: VecDeque<Open>,
@@ -195,11 +198,8 @@ const PERIOD: u64 = 400;
 impl Model {
     fn new(truth: Rc<RefCell<Truth>>, number: u16, process: u64, releases: u64, period: u64) -> Model {
         let sender = (truth.borrow_mut().coins.next(), 0);
-        let (open, sum, duty, senders) = (VecDeque::new(), Vec::new(), Duty::Alone, BTreeMap::new());
-        let (counted, met, decisions) = (0, BTreeSet::new(), 0);
-        let inner = Inner { now: 0, open, sum, duty, sender, senders, releases, period, counted, met, decisions };
-        let inner = RefCell::new(inner);
-        Model { truth, number, process, inner, resumed: None }
+        let inner = Inner { sender, releases, period, ..Inner::default() };
+        Model { truth, number, process, inner: RefCell::new(inner), resumed: None }
     }
 
     pub fn select(&self) -> u64 {
@@ -391,12 +391,10 @@ impl FleetBandit for Model {
 
     fn suspend(&self, receiver: u64) -> Result<Vec<u8>> {
         let (inner, truth) = (&mut *self.inner.borrow_mut(), &mut *self.truth.borrow_mut());
-        let duty = if let Duty::Contributes = inner.duty { Duty::Contributes } else { Duty::Alone };
-        let Inner { now, sender, releases, period, counted, decisions, .. } = *inner;
-        let met = std::mem::take(&mut inner.met);
-        let (open, sum) = (std::mem::take(&mut inner.open), std::mem::take(&mut inner.sum));
-        let senders = BTreeMap::new();
-        let state = Inner { now, open, sum, duty, sender, senders, releases, period, counted, met, decisions };
+        let mut state = std::mem::take(inner);
+        if let Duty::Leads(_) = state.duty {
+            (state.duty, state.senders) = (Duty::Alone, BTreeMap::new());
+        }
         let to = truth.receivers.get(&receiver).copied().unwrap_or(self.process);
         truth.states.push(State { inner: Some(state), at: truth.now, by: self.process, to });
         Ok([receiver, truth.states.len() as u64 - 1].map(u64::to_be_bytes).concat())

@@ -64,6 +64,12 @@ pub struct Plan {
     pub jumps: bool,
 }
 
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan::QUIET
+    }
+}
+
 impl Plan {
     pub const QUIET: Plan = Plan {
         nodes: 4,

@@ -285,6 +285,19 @@ fn a_node_learns_once_a_snapshot_has_settled() {
     }
 }
 
+/// Nodes that cannot merge each other's releases ignore each other, and go on.
+#[test]
+fn nodes_of_another_configuration_are_incompatible() {
+    let mut fleet = Fleet { now: 1000, rows: Memory::default(), nodes: Vec::new() };
+    for (number, reward_max) in [(1, 1.0), (2, 1.0), (3, 2.0)] {
+        fleet.join_with(number, None, Config { reward_max, fleet_key: None, ..config() });
+    }
+    fleet.run(20_000);
+    let reports: Vec<_> = fleet.nodes.iter().map(|node| node.report(fleet.now).unwrap()).collect();
+    let read = reports.iter().map(|report| (report.ready, report.released, report.incompatible)).collect::<Vec<_>>();
+    assert_eq!(read, [(true, 2, 1), (true, 2, 1), (true, 2, 2)]);
+}
+
 /// A process whose second TAKE fails for long has no rounds yet, so it misses none.
 #[test]
 fn a_node_without_a_number_has_no_outage() {

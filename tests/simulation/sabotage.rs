@@ -5,8 +5,9 @@ use dpb::node::command::{Command, CommandKind};
 use dpb::node::store;
 
 /// Each must be found by its invariant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sabotage {
+    #[default]
     None,
     /// A leader adds a repeated contribution again.
     Repeats,

@@ -23,27 +23,23 @@ enum Event {
     Decide(usize, u64),
     /// A click comes to some node.
     Click(u64),
-    /// The command arrives at the store, again if `again`; the reply goes to this process.
-    Arrive {
-        slot: usize,
-        process: u64,
-        id: u64,
-        sent: u64,
-        timeout: u64,
-        command: Rc<Command>,
-        again: bool,
-    },
-    Reply {
-        slot: usize,
-        process: u64,
-        id: u64,
-        /// When the command was sent, if it is a round.
-        round: Option<u64>,
-        bytes: Result<Vec<u8>, String>,
-    },
+    /// A command arrives at the store, as a copy if it is true; the reply goes to its process.
+    Arrive(Flight, bool),
+    Reply(Flight, Result<Vec<u8>, String>),
     Join(usize),
     Chance,
     Fail(Failure),
+}
+
+/// A command on its way, and of which process: when it was sent, and how long that waits.
+#[derive(Clone)]
+struct Flight {
+    slot: usize,
+    process: u64,
+    id: u64,
+    sent: u64,
+    timeout: u64,
+    command: Rc<Command>,
 }
 
 /// A command that a node sends: when, the place, the kind, and the lengths of its arguments.
@@ -56,6 +52,7 @@ pub struct Sent {
 }
 
 /// A process, or a place for one.
+#[derive(Default)]
 struct Slot {
     node: Option<Node<Models>>,
     /// The process of this place.
@@ -68,6 +65,7 @@ struct Slot {
     disk: Option<Vec<u8>>,
 }
 
+#[derive(Default)]
 pub struct World {
     pub truth: Rc<RefCell<Truth>>,
     plan: Plan,
@@ -111,19 +109,7 @@ impl World {
             // A beat, its reply and the look at it may each take an eighth of a delay more.
             allowance: (plan.window / 8).max(4 * DELAY) + DELAY,
             is_exact: !plan.failovers && !plan.leaves && plan.script.is_empty(),
-            facts: BTreeMap::new(),
-            released: BTreeSet::new(),
-            sums: Vec::new(),
-            generations: BTreeMap::new(),
-            receivers: BTreeMap::new(),
-            states: Vec::new(),
-            resumed: 0,
-            people: BTreeMap::new(),
-            opened: BTreeMap::new(),
-            forgotten: false,
-            violation: None,
-            now: 0,
-            kept: None,
+            ..Truth::default()
         };
         let fails_over = plan.failovers || !plan.script.is_empty();
         let mut world = World {
@@ -131,29 +117,14 @@ impl World {
             plan,
             coins: Coins(seed),
             chances: Coins(seed ^ 0x7777),
-            chance: 0,
             now: 1_000_000,
-            events: BinaryHeap::new(),
-            waiting: BTreeMap::new(),
-            slots: Vec::new(),
             rows: if fails_over { Memory::with_replica() } else { Memory::default() },
-            ahead: 0,
-            down_until: 0,
-            breaks: None,
-            beats: BTreeMap::new(),
-            healed: false,
-            still: false,
-            steps: 0,
-            losses: Losses::default(),
-            sent: None,
             log: log.then(Vec::new),
-            faults: BTreeMap::new(),
-            refused: 0,
+            ..World::default()
         };
         for slot in 0..plan.nodes {
             let skew = world.coins.below(1_000_000);
-            let (node, leaving, disk) = (None, false, None);
-            world.slots.push(Slot { node, process: 0, skew, paused_until: 0, cut_until: 0, leaving, disk });
+            world.slots.push(Slot { skew, ..Slot::default() });
             let at = world.coins.below(3000);
             world.after(at, Event::Join(slot));
         }
@@ -214,31 +185,30 @@ impl World {
             Event::Wake(..) | Event::Decide(..) => {}
             Event::Click(_) if self.still => {}
             Event::Click(ticket) => self.click(ticket),
-            Event::Arrive { slot, process, id, sent, timeout, command, again } => {
-                self.arrive(slot, process, id, (sent, timeout), &command, again);
-            }
-            Event::Reply { slot, process, id, round, bytes } => {
-                if !self.is_this(slot, process) {
-                    return;
-                }
-                if let Some(left) = self.slots[slot].paused_until.checked_sub(self.now).filter(|left| *left > 0) {
-                    return self.after(left, Event::Reply { slot, process, id, round, bytes });
-                }
-                let (node, now) = (self.slots[slot].node.as_ref().expect("a node"), self.now + self.slots[slot].skew);
-                if let Some(sent) = round.filter(|sent| self.now < sent + DELAY) {
-                    self.losses.hears(process, sent, self.now);
-                }
-                match bytes {
-                    Ok(bytes) => node.reply(id, now, &bytes).expect("no failure"),
-                    Err(why) => node.failed(id, now, &why).expect("no failure"),
-                }
-                if self.plan.prompt {
-                    Lane::ALL.into_iter().for_each(|lane| _ = self.ask(slot, lane));
-                }
-            }
+            Event::Arrive(flight, is_copy) => self.arrive(flight, is_copy),
+            Event::Reply(flight, bytes) if self.is_this(flight.slot, flight.process) => self.reply(flight, bytes),
+            Event::Reply(..) => {}
             Event::Chance | Event::Fail(_) if self.healed => {}
             Event::Chance => self.chance(),
             Event::Fail(failure) => self.fail(failure),
+        }
+    }
+
+    fn reply(&mut self, flight: Flight, bytes: Result<Vec<u8>, String>) {
+        let Flight { slot, process, id, sent, .. } = flight;
+        if let Some(left) = self.slots[slot].paused_until.checked_sub(self.now).filter(|left| *left > 0) {
+            return self.after(left, Event::Reply(flight, bytes));
+        }
+        let (node, now) = (self.slots[slot].node.as_ref().expect("a node"), self.now + self.slots[slot].skew);
+        if flight.command.kind == CommandKind::Round && is_done(&bytes) && self.now < sent + DELAY {
+            self.losses.hears(process, sent, self.now);
+        }
+        match bytes {
+            Ok(bytes) => node.reply(id, now, &bytes).expect("no failure"),
+            Err(why) => node.failed(id, now, &why).expect("no failure"),
+        }
+        if self.plan.prompt {
+            Lane::ALL.into_iter().for_each(|lane| _ = self.ask(slot, lane));
         }
     }
 
@@ -304,7 +274,7 @@ impl World {
                 let sent =
                     |all: &mut Vec<_>| all.push(Sent { at: self.now, slot, kind: command.kind, lengths: lengths() });
                 self.sent.as_mut().map(sent);
-                self.send(slot, id, timeout, Rc::new(command));
+                self.send(Flight { slot, process, id, sent: self.now, timeout, command: Rc::new(command) });
                 Some(1)
             }
             Task::Ended => {
@@ -331,41 +301,30 @@ impl World {
         self.plan.losses && !self.healed && self.plan.without & 1 == 0
     }
 
-    fn send(&mut self, slot: usize, id: u64, timeout: u64, command: Rc<Command>) {
-        let process = self.slots[slot].process;
+    fn send(&mut self, flight: Flight) {
+        let (slot, timeout, kind) = (flight.slot, flight.timeout, flight.command.kind);
         let is_lossy = self.loses();
         let there = match self.coins.below(100) {
             0 if is_lossy => self.coins.below(30_000),
             _ => 1 + self.coins.below(20),
         };
         if there > 20 {
-            self.losses.drops(slot, self.now, timeout);
+            self.losses.fails(Some(slot), self.now, timeout);
         }
-        let sent = self.now;
         if is_lossy && self.coins.one_in(self.plan.repeats) {
             let later = self.coins.below(20_000);
-            self.fault("repeated", || format!("{:?} of place {slot} comes again in {later}", command.kind));
-            self.after(
-                later,
-                Event::Arrive { slot, process, id, sent, timeout, command: command.clone(), again: true },
-            );
+            self.fault("repeated", || format!("{kind:?} of place {slot} comes again in {later}"));
+            self.after(later, Event::Arrive(flight.clone(), true));
         }
         if self.slots[slot].cut_until > self.now || is_lossy && self.coins.one_in(60) {
-            self.losses.drops(slot, self.now, timeout);
-            return self.fault("lost", || format!("{:?} of place {slot} is lost", command.kind));
+            self.losses.fails(Some(slot), self.now, timeout);
+            return self.fault("lost", || format!("{kind:?} of place {slot} is lost"));
         }
-        self.after(there, Event::Arrive { slot, process, id, sent, timeout, command, again: false });
+        self.after(there, Event::Arrive(flight, false));
     }
 
-    fn arrive(
-        &mut self,
-        slot: usize,
-        process: u64,
-        id: u64,
-        (sent, timeout): (u64, u64),
-        command: &Command,
-        again: bool,
-    ) {
+    fn arrive(&mut self, flight: Flight, is_copy: bool) {
+        let Flight { slot, process, id, timeout, ref command, .. } = flight;
         let bytes = if self.down_until > self.now {
             Err("READONLY".to_owned())
         } else {
@@ -379,20 +338,18 @@ impl World {
         self.witness(process, command, &bytes);
         let is_lost = self.loses() && self.coins.one_in(60);
         if is_lost {
-            self.losses.drops(slot, self.now, timeout);
+            self.losses.fails(Some(slot), self.now, timeout);
         }
-        if again || is_lost || !self.is_this(slot, process) || self.slots[slot].cut_until > self.now {
+        if is_copy || is_lost || !self.is_this(slot, process) || self.slots[slot].cut_until > self.now {
             return;
         }
         let back = 1 + self.coins.below(20);
-        let round =
-            (command.kind == CommandKind::Round && bytes.as_ref().is_ok_and(|bytes| is_done(bytes))).then_some(sent);
-        self.after(back, Event::Reply { slot, process, id, round, bytes });
+        self.after(back, Event::Reply(flight, bytes));
     }
 
     /// Notes what the store has done, for the losses.
     fn witness(&mut self, process: u64, command: &Command, bytes: &Result<Vec<u8>, String>) {
-        if !bytes.as_ref().is_ok_and(|bytes| is_done(bytes)) {
+        if !is_done(bytes) {
             return;
         }
         match command.kind {
@@ -405,7 +362,7 @@ impl World {
             let (beats, breaks) = (count("beats"), count("breaks"));
             if breaks != self.breaks {
                 let beaten = count("broken").and_then(|beat| self.beats.get(&beat).copied());
-                self.losses.breaks(self.now, beaten.unwrap_or(0));
+                self.losses.breaks.push((beaten.unwrap_or(0), self.now));
                 self.breaks = breaks;
             }
             self.beats.extend(beats.map(|beat| (beat, self.now)));
@@ -454,9 +411,7 @@ impl World {
                     node.next_period().expect("it has joined");
                 }
                 let by = place.process;
-                if let Some(log) = &mut self.log {
-                    log.push((self.now, false, format!("the click of {ticket:x} comes to process {by}")));
-                }
+                self.note(|| format!("the click of {ticket:x} comes to process {by}"));
                 let mut truth = self.truth.borrow_mut();
                 truth.facts.get_mut(&ticket).expect("a decision").click.get_or_insert((self.now, by));
             }
@@ -543,7 +498,7 @@ impl World {
                 let back = back && self.ahead >= jump;
                 self.ahead = if back { self.ahead - jump } else { self.ahead + jump };
                 self.losses.fails(None, self.now, DELAY);
-                self.losses.delays(self.now, if back { jump } else { 0 });
+                self.losses.delayed.push((self.now, if back { jump } else { 0 }));
                 self.fault("jump", || format!("the store's clock jumps by {jump}, back: {back}"));
             }
         }
@@ -601,6 +556,6 @@ impl World {
 }
 
 /// Whether a command has done something.
-fn is_done(reply: &[u8]) -> bool {
-    reply.starts_with(b"2:ok")
+fn is_done(reply: &Result<Vec<u8>, String>) -> bool {
+    reply.as_ref().is_ok_and(|bytes| bytes.starts_with(b"2:ok"))
 }

@@ -1,6 +1,7 @@
 //! Randomness for simulated rewards, separate from the library's.
 
 /// Bernoulli rewards from a generator of its own.
+#[derive(Default)]
 pub struct Coins(pub u64);
 
 impl Coins {
