@@ -2,29 +2,11 @@ package dpb
 
 /*
 #include <dpb.h>
-
-// Go memory that C sees may hold no Go pointer, so the dpb_node_options is made here.
-static dpb_status node_new(const char *policy, const dpb_config *config, const char *name, uint32_t flags,
-    uint32_t interval, uint32_t delay, uint32_t tick, uint32_t settle, uint32_t queue, uint32_t send_rate,
-    uint64_t click_delay, const uint8_t *snapshot, size_t snapshot_len, dpb_node **out, dpb_error *error) {
-  dpb_node_options options;
-  dpb_node_options_init(&options, name);
-  options.flags = flags;
-  options.interval_ms = interval ? interval : options.interval_ms;
-  options.delay_ms = delay ? delay : options.delay_ms;
-  options.tick_ms = tick ? tick : options.tick_ms;
-  options.settle_ms = settle ? settle : options.settle_ms;
-  options.queue = queue ? queue : options.queue;
-  options.send_rate = send_rate;
-  options.click_delay = click_delay;
-  options.snapshot = snapshot;
-  options.snapshot_len = snapshot_len;
-  return dpb_node_new(policy, config, &options, out, error);
-}
 */
 import "C"
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"runtime"
@@ -197,21 +179,30 @@ func NewFleetNode(policy Policy, config Config, options NodeOptions) (*FleetNode
 		return nil, err
 	}
 	defer done()
-	var flags C.uint32_t
-	if options.Routed {
-		flags = C.DPB_NODE_ROUTED
+	snapshot := unsafe.SliceData(options.Snapshot)
+	pinner.Pin(name)
+	if snapshot != nil {
+		pinner.Pin(snapshot)
 	}
+	var chosen C.dpb_node_options
+	C.dpb_node_options_init_sized(&chosen, C.sizeof_dpb_node_options, nil)
+	chosen.name, chosen.snapshot, chosen.snapshot_len = name, (*C.uint8_t)(snapshot), C.size_t(len(options.Snapshot))
+	if options.Routed {
+		chosen.flags = C.DPB_NODE_ROUTED
+	}
+	chosen.interval_ms = cmp.Or(milliseconds(options.Interval), chosen.interval_ms)
+	chosen.delay_ms = cmp.Or(milliseconds(options.Delay), chosen.delay_ms)
+	chosen.tick_ms = cmp.Or(milliseconds(options.Tick), chosen.tick_ms)
+	chosen.settle_ms = cmp.Or(milliseconds(options.Settle), chosen.settle_ms)
+	chosen.queue = cmp.Or(C.uint32_t(options.Queue), chosen.queue)
+	chosen.send_rate, chosen.click_delay = C.uint32_t(options.SendRate), C.uint64_t(options.ClickDelay)
 	var policyName *C.char
 	if policy != 0 {
 		policyName = cString(policy.String())
 	}
 	var c *C.dpb_node
 	var failure C.dpb_error
-	status := C.node_new(policyName, given, name, flags, milliseconds(options.Interval),
-		milliseconds(options.Delay), milliseconds(options.Tick), milliseconds(options.Settle), C.uint32_t(options.Queue),
-		C.uint32_t(options.SendRate), C.uint64_t(options.ClickDelay), (*C.uint8_t)(unsafe.SliceData(options.Snapshot)),
-		C.size_t(len(options.Snapshot)), &c, &failure)
-	if status != C.DPB_OK {
+	if status := C.dpb_node_new(policyName, given, &chosen, &c, &failure); status != C.DPB_OK {
 		return nil, explain(status, &failure)
 	}
 	n := &FleetNode{began: time.Now()}

@@ -99,10 +99,14 @@ package dpb
 #cgo nocallback dpb_node_gone
 #cgo noescape dpb_node_leave
 #cgo nocallback dpb_node_leave
+#cgo noescape dpb_node_new
+#cgo nocallback dpb_node_new
 #cgo noescape dpb_node_next
 #cgo nocallback dpb_node_next
 #cgo noescape dpb_node_next_period
 #cgo nocallback dpb_node_next_period
+#cgo noescape dpb_node_options_init_sized
+#cgo nocallback dpb_node_options_init_sized
 #cgo noescape dpb_node_reply
 #cgo nocallback dpb_node_reply
 #cgo noescape dpb_node_report_read
@@ -195,8 +199,6 @@ package dpb
 #cgo nocallback dpb_verdict_text
 #cgo noescape dpb_version
 #cgo nocallback dpb_version
-#cgo noescape node_new
-#cgo nocallback node_new
 #cgo noescape predict
 #cgo nocallback predict
 #cgo noescape read_weights
