@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"os"
 	"os/exec"
@@ -28,7 +27,7 @@ func freePort() string {
 }
 
 // startServer starts a redis-server with these options. It tries again if a port was taken.
-func startServer(t *testing.T, options func(port string) []string, secure *tls.Config) tcpServer {
+func startServer(t *testing.T, options func(port string) []string) tcpServer {
 	directory := must(os.MkdirTemp("", "dpb"))
 	t.Cleanup(func() { os.RemoveAll(directory) })
 	for end := time.Now().Add(testTimeout); time.Now().Before(end); {
@@ -38,7 +37,7 @@ func startServer(t *testing.T, options func(port string) []string, secure *tls.C
 		check(process.Start())
 		ended := make(chan struct{})
 		go func() { process.Wait(); close(ended) }()
-		s.Client = redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + s.port, TLSConfig: secure})
+		s.Client = redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + s.port})
 		for running := true; running && time.Now().Before(end); time.Sleep(time.Millisecond) {
 			if s.Ping(context.Background()).Err() == nil {
 				t.Cleanup(func() { s.Close(); process.Process.Kill(); <-ended })
@@ -75,7 +74,7 @@ func TestCluster(t *testing.T) {
 			bus = freePort()
 			return []string{"--port", port, "--cluster-enabled", "yes", "--cluster-port", bus,
 				"--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0"}
-		}, nil)
+		})
 		servers, buses = append(servers, server), append(buses, bus)
 		if i == 3 {
 			break

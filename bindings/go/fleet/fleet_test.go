@@ -1,12 +1,8 @@
 package fleet
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"math"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -87,30 +83,6 @@ func TestNodesLearnTogether(t *testing.T) {
 	learn(t, nodes, 100)
 }
 
-// The process of a node is killed. The other knows that it is gone, and what it has released stays. The next process
-// with its number continues from that.
-func TestNodeIsKilled(t *testing.T) {
-	server := startRedis(t)
-	other := run(t, server.address, Options{Config: config(1)})
-	process := exec.Command(os.Args[0])
-	process.Env = append(os.Environ(), "DPB_TEST_NODE="+server.address)
-	process.Stderr = os.Stderr
-	output := must(process.StdoutPipe())
-	check(process.Start())
-	t.Cleanup(func() { process.Process.Kill(); process.Wait() })
-	must(bufio.NewReader(output).ReadString('\n'))
-	eventually(t, "it has released", func() bool { return known(other) > 500 && other.Metrics().Nodes == 2 })
-	check(process.Process.Kill())
-	eventually(t, "it is gone", func() bool { return other.Metrics().Nodes == 1 })
-	next := run(t, server.address, Options{Config: config(7)})
-	if m := next.Metrics(); m.Number != 7 || m.Incarnation != 2 {
-		t.Errorf("%+v", m)
-	}
-	play(other.Bandit, 1000)
-	play(next.Bandit, 1000)
-	eventually(t, "they know the same", func() bool { return agree([]running{other, next}) })
-}
-
 // A process whose number another one has gets ErrReplaced, and decides no more. A number that a process has is given to
 // no other one.
 func TestNodeIsReplaced(t *testing.T) {
@@ -164,78 +136,6 @@ func TestTimePasses(t *testing.T) {
 	eventually(t, "it is the time since 1970", func() bool {
 		_ = node.Bandit.Advance(before) // changes nothing once the node has set a later time
 		return must(node.Bandit.Report()).ClockLeaps == 0
-	})
-}
-
-func segmented(node uint16) dpb.Config {
-	config := config(node)
-	config.MaxSegments, config.ExpectedUsers, config.ContributionsPerUser = 8, 2000, 2
-	return config
-}
-
-// visit makes two decisions in a segment for each person.
-func visit(bandit *dpb.Bandit, segment uint64) {
-	for user := range uint64(2000) {
-		d := must(bandit.SelectFor(dpb.Request{Segment: segment, User: segment ^ (user/2+1)<<8}))
-		check(bandit.Update(d.Ticket, float64(d.Arm%2)))
-	}
-}
-
-// Nodes with segments know the same of each. The second period is learned from when the store has had it for a while,
-// and the budget ends the third. A bandit without segments is incompatible.
-func TestPeopleAndSegments(t *testing.T) {
-	server := startRedis(t)
-	budget := must(dpb.NewBudget(10, 0))
-	defer budget.Close()
-	counted := segmented(1)
-	counted.Budget, counted.BudgetPeriods = budget, 2
-	options := Options{Config: counted, Settle: interval}
-	a := run(t, server.address, options)
-	if spent := must(budget.Spent(0)); math.Abs(spent-2) > 1e-9 { // two periods
-		t.Error(spent)
-	}
-	options.Config = segmented(2)
-	b := run(t, server.address, options)
-	rewards := func(node running, segment uint64) (rewards float64) {
-		arms, err := node.Bandit.Segment(segment)
-		for _, arm := range arms {
-			rewards += arm.EffectivePulls
-		}
-		if err != nil && !errors.Is(err, dpb.ErrInvalidRequest) {
-			t.Error(err)
-		}
-		return rewards
-	}
-	for _, node := range []running{a, b} { // the first request begins a segment, with what the others know
-		for _, segment := range []uint64{3, 1 << 60} {
-			check(node.Bandit.Cancel(must(node.Bandit.SelectFor(dpb.Request{Segment: segment, User: 1 << 40})).Ticket))
-		}
-	}
-	for period := 1.0; period <= 2; period++ {
-		eventually(t, "they learn", func() bool { return a.Metrics().Learns && b.Metrics().Learns })
-		for _, segment := range []uint64{3, 1 << 60} {
-			before := rewards(b, segment)
-			eventually(t, "the period is learned from", func() bool {
-				visit(a.Bandit, segment)
-				visit(b.Bandit, segment)
-				return rewards(a, segment) > before+500
-			})
-			eventually(t, "both know the same", func() bool {
-				known := rewards(a, segment)
-				return math.Abs(known-rewards(b, segment)) < 1e-6*known
-			})
-		}
-		check(b.NextPeriod())
-		if err := a.NextPeriod(); errors.Is(err, dpb.ErrOverBudget) != (period == 2) {
-			t.Error(period, err)
-		}
-	}
-	var log lines
-	plain := config(3)
-	plain.ContributionsPerUser = 2
-	c := run(t, server.address, Options{Config: plain, Logger: log.logger()})
-	eventually(t, "they refuse each other", func() bool {
-		return a.Metrics().Incompatible == 1 && c.Metrics().Incompatible == 2 && log.has("incompatible")
 	})
 }
 

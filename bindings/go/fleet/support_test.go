@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,9 +26,6 @@ const interval, delay = 100 * time.Millisecond, 200 * time.Millisecond
 const testTimeout = 2 * time.Minute
 
 func TestMain(m *testing.M) {
-	if address := os.Getenv("DPB_TEST_NODE"); address != "" {
-		child(address)
-	}
 	logging.Disable() // otherwise the client logs servers that the tests have stopped
 	os.Exit(m.Run())
 }
@@ -173,11 +169,10 @@ func released(snapshots ...[]byte) []float64 {
 	return rewards
 }
 
-// agree reports whether each node knows all releases of these nodes and of these snapshots of nodes that have left,
-// each reward once, and whether all nodes have the same means, to the last bit. The result stays true only while no node
-// plays.
-func agree(nodes []running, left ...[]byte) bool {
-	snapshots := slices.Clone(left)
+// agree reports whether each node knows all releases of these nodes, each reward once, and whether all nodes have the
+// same means, to the last bit. The result stays true only while no node plays.
+func agree(nodes []running) bool {
+	var snapshots [][]byte
 	for _, node := range nodes {
 		snapshots = append(snapshots, must(node.Bandit.Snapshot(nil)))
 	}
@@ -233,15 +228,3 @@ func (l *lines) has(what string) bool {
 }
 
 func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
-
-// child runs a node that plays until the process is killed.
-func child(address string) {
-	node := must(Join(context.Background(), Options{
-		Store: storeAt(address), Config: config(7), Interval: interval, Delay: delay,
-	}))
-	os.Stdout.WriteString("joined\n")
-	for {
-		play(node.Bandit, 100)
-		time.Sleep(time.Millisecond)
-	}
-}
