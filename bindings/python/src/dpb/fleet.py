@@ -18,7 +18,7 @@ import logging
 import sqlite3
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Callable, Coroutine, Iterable, Iterator, NamedTuple, Protocol, Union
 
 from ._bandit import Bandit, _config, _needed, _part, _parts, _ticket
@@ -364,6 +364,11 @@ def _text(text: Any) -> str:
     return str(ffi.string(text).decode("utf-8", "replace"))
 
 
+def _values(kind: Any, of: Any) -> dict[str, Any]:
+    """What a struct of C has in the fields of a dataclass."""
+    return {field.name: getattr(of, field.name) for field in fields(kind)}
+
+
 def _command(of: Any) -> Command:
     """What a command of C says, which soon belongs to the next one."""
     keys = [_bytes(each.bytes, each.len) for each in ffi.unpack(of.keys, of.keys_len)]
@@ -564,31 +569,15 @@ class Node:
         """What anybody may know of the node."""
         out = ffi.new("dpb_node_report *", {"struct_size": ffi.sizeof("dpb_node_report")})
         self._core._check(lib.dpb_node_report_read(self._core._c, _now(), out))
-        return NodeReport(
-            NodeState(out.state),
-            out.number,
-            out.incarnation,
-            bool(out.ready),
-            bool(out.outage),
-            out.outages,
-            bool(out.learns),
-            bool(out.leads),
-            out.leader,
-            out.nodes,
-            out.released,
-            out.incompatible,
-            out.draining,
-            out.exchanges,
-            out.age_ms,
-            out.contributions,
-            _text(out.last_error),
-        )
+        values = _values(NodeReport, out) | {"state": NodeState(out.state), "last_error": _text(out.last_error)}
+        flags = {name: bool(values[name]) for name in ("ready", "outage", "learns", "leads")}
+        return NodeReport(**values | flags)
 
     def diagnostics(self) -> NodeDiagnostics:
         """Counts of rewards that travel. NOT private."""
         out = ffi.new("dpb_node_diagnostics *", {"struct_size": ffi.sizeof("dpb_node_diagnostics")})
         self._core._check(lib.dpb_node_diagnostics_read(self._core._c, out))
-        return NodeDiagnostics(out.waiting, out.sent, out.unsent, out.received, out.refused, out.failures)
+        return NodeDiagnostics(**_values(NodeDiagnostics, out))
 
     # What the lanes do.
 
