@@ -46,8 +46,6 @@ pub(super) struct DrainingBandit<B> {
 pub(super) struct MovingStates {
     /// What this node offers, and when each receiver was taken.
     receivers: Vec<(u64, Option<u64>)>,
-    /// Those in the last OFFER that are new.
-    fresh: Vec<u64>,
     offers: u64,
     withdrawn: bool,
     /// The last state that it has read.
@@ -137,12 +135,9 @@ impl<S: BanditSource> Core<S> {
                 })
             }
             Step::Offer { withdraw } if self.moves() => {
-                self.moving.fresh.clear();
-                if !withdraw {
-                    self.draw_receivers(lease)?;
-                }
+                let fresh = if withdraw { Vec::new() } else { self.draw_receivers(lease)? };
                 self.moving.offers += 1;
-                Some(tables.offer(member, self.moving.offers, withdraw, &self.moving.fresh))
+                Some(tables.offer(member, self.moving.offers, withdraw, &fresh))
             }
             Step::Adopt if self.moves() && (self.exchange.leader.generation != 0 || self.exchange.leaves()) => {
                 Some(tables.adopt(member, lease, &self.moving.read))
@@ -155,23 +150,21 @@ impl<S: BanditSource> Core<S> {
         })
     }
 
-    /// Keeps some receivers open. One whose state has not come within a lease is given up.
-    fn draw_receivers(&mut self, lease: u64) -> Result<()> {
-        let now = self.now;
+    /// Draws new receivers, so that some are open. One whose state has not come within a lease is given up.
+    fn draw_receivers(&mut self, lease: u64) -> Result<Vec<u64>> {
+        let (now, mut fresh) = (self.now, Vec::new());
         self.moving.receivers.retain(|(_, taken)| taken.is_none_or(|at| now < at + lease));
-        let Some(bandit) = &self.bandit else { return Ok(()) };
+        let Some(bandit) = &self.bandit else { return Ok(fresh) };
         let open = self.moving.receivers.iter().filter(|row| row.1.is_none()).count();
         for _ in open..OFFERED {
             match bandit.receiver() {
-                Ok(receiver) => {
-                    self.moving.receivers.push((receiver, None));
-                    self.moving.fresh.push(receiver);
-                }
+                Ok(receiver) => fresh.push(receiver),
                 Err(Error::Full { .. }) => break,
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        self.moving.receivers.extend(fresh.iter().map(|receiver| (*receiver, None)));
+        Ok(fresh)
     }
 
     /// The reply to an OFFER: the receivers that nobody had taken.

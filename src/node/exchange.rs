@@ -2,6 +2,7 @@
 
 use super::command::{Command, Leadership, Member, Position, Refusal, Version, reply};
 use super::machine::{Core, NodeState, PORTION};
+use super::membership::Moment;
 use super::outbox::Outbox;
 use super::snapshots::{Putting, Settling};
 use super::{BanditSource, FleetBandit};
@@ -386,7 +387,8 @@ impl<S: BanditSource> Core<S> {
         self.exchange.exchanges = true;
         self.started = self.now;
         self.exchange.until_offer = UNTIL_PUT;
-        self.begin_rounds(&bandit)
+        (self.membership.returned, self.round_at) = (Moment { at: self.now, ticks: bandit.ticks()? }, self.now);
+        Ok(())
     }
 
     /// Merges a snapshot. One that is refused keeps the node from no other.

@@ -160,7 +160,7 @@ pub(super) struct Core<S: BanditSource> {
     /// What the node has read of its rewards.
     read: Position,
     /// When the next round begins, and when the one in flight began.
-    round_at: u64,
+    pub round_at: u64,
     pub began: Moment,
     /// The store's time in a reply, and this node's when the reply came.
     store_time: Option<(u64, u64)>,
@@ -552,14 +552,6 @@ impl<S: BanditSource> Core<S> {
         if let (NodeState::Serving, true, Some(bandit)) = (self.state, self.membership.is_known, &self.bandit) {
             joined.get_or_init(|| (self.member.number, bandit.clone()));
         }
-    }
-
-    /// Begins to beat.
-    pub fn begin_rounds(&mut self, bandit: &S::Bandit) -> Result<()> {
-        let now = Moment { at: self.now, ticks: bandit.ticks()? };
-        self.membership.returned = now;
-        self.round_at = self.now;
-        Ok(())
     }
 
     pub fn end(&mut self, state: NodeState, why: &str) -> Result<()> {
