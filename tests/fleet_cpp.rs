@@ -449,12 +449,6 @@ fn servers_agree_after_kills_and_outages(programs: [&'static LazyLock<Option<Pro
 
 #[test]
 #[ignore = "compiles the C++ ad server"]
-fn nodes_agree_after_kills_and_outages() {
-    servers_agree_after_kills_and_outages([&CPP, &CPP]);
-}
-
-#[test]
-#[ignore = "compiles the C++ ad server"]
 fn nodes_in_go_and_cpp_agree() {
     servers_agree_after_kills_and_outages([&GO, &CPP]);
 }
@@ -545,74 +539,8 @@ fn go_servers_take_the_lowest_number() {
 
 #[test]
 #[ignore = "compiles the C++ ad server"]
-fn cpp_servers_take_the_lowest_number() {
-    servers_take_the_lowest_number([&CPP, &CPP]);
-}
-
-#[test]
-#[ignore = "compiles the C++ ad server"]
 fn go_and_cpp_servers_take_the_lowest_number() {
     servers_take_the_lowest_number([&GO, &CPP]);
-}
-
-/// A click comes to any server, three times, and counts once. Redis forgets its scripts, cuts all connections, is a replica
-/// for a while, has no memory for a while, gives no rights for a while: clicks wait.
-fn clicks_reach_their_server_whatever_redis_says(programs: [&'static LazyLock<Option<Program>>; 2]) {
-    let Some(redis) = Redis::alone(&World::default(), &[]) else { return };
-    // Nobody is gone meanwhile, on a busy machine.
-    let Some([one, two]) = meet(programs, &redis, &["--delay", "10000"]) else { return };
-    let mut clicked = 0.0;
-    let mut click = |during: &dyn Fn()| {
-        let ticket = two.decide();
-        clicked += 1.0;
-        (0..3).for_each(|_| one.click(&ticket));
-        during();
-        clicked
-    };
-    let arrive = |clicks: f64| {
-        // After a timeout a server sends them again.
-        let have = || two.forwarded()[0] == clicks && two.forwarded()[1] >= 2.0 * clicks;
-        eventually("they count once", have);
-    };
-    arrive(click(&|| ()));
-    let ask = |words: &str| drop(redis.ask(&words.split(' ').map(str::as_bytes).collect::<Vec<_>>()));
-    ask("SCRIPT FLUSH");
-    arrive(click(&|| ()));
-    ask("CLIENT KILL TYPE normal");
-    arrive(click(&|| ()));
-    for (begin, end, says) in [
-        ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", "READONLY"),
-        ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "OOM"),
-        ("ACL SETUSER default -evalsha -eval", "ACL SETUSER default +evalsha +eval", "NOPERM"),
-    ] {
-        let errors = [&one, &two].map(|node| node.metric("failures_total"));
-        ask(begin);
-        let clicks = click(&|| {
-            eventually(says, || one.metric("failures_total") >= errors[0] + 3.0);
-            eventually(says, || two.metric("failures_total") >= errors[1] + 3.0);
-        });
-        ask(end);
-        arrive(clicks);
-    }
-    one.click("0309000000000001"); // of no server
-    let own = one.decide();
-    let duplicates = || number_field(&send(&one.operator, "GET", "/diagnostics", "").2, "duplicates").unwrap();
-    let before = duplicates();
-    (0..2).for_each(|_| one.click(&own));
-    assert_eq!(duplicates(), before + 1.0, "its own count at once");
-}
-
-#[test]
-#[ignore = "compiles the C++ ad server"]
-fn cpp_clicks_reach_their_server_whatever_redis_says() {
-    clicks_reach_their_server_whatever_redis_says([&CPP, &CPP]);
-}
-
-#[test]
-#[ignore = "compiles the C++ ad server"]
-fn go_and_cpp_clicks_reach_their_server_whatever_redis_says() {
-    clicks_reach_their_server_whatever_redis_says([&GO, &CPP]);
-    clicks_reach_their_server_whatever_redis_says([&CPP, &GO]);
 }
 
 #[test]
@@ -771,12 +699,6 @@ fn one_releases_what_all_collect(programs: [&'static LazyLock<Option<Program>>; 
 
 #[test]
 #[ignore = "compiles the C++ ad server"]
-fn one_cpp_server_releases_what_all_collect() {
-    one_releases_what_all_collect([&CPP, &CPP, &CPP]);
-}
-
-#[test]
-#[ignore = "compiles the C++ ad server"]
 fn one_server_releases_what_go_and_cpp_collect() {
     one_releases_what_all_collect([&GO, &CPP, &GO]);
     one_releases_what_all_collect([&CPP, &GO, &CPP]);
@@ -820,12 +742,6 @@ fn another_server_continues(programs: [&'static LazyLock<Option<Program>>; 3]) {
 #[ignore = "seven seconds"]
 fn another_go_server_continues() {
     another_server_continues([&GO, &GO, &GO]);
-}
-
-#[test]
-#[ignore = "compiles the C++ ad server"]
-fn another_cpp_server_continues() {
-    another_server_continues([&CPP, &CPP, &CPP]);
 }
 
 #[test]

@@ -135,7 +135,7 @@ impl Position {
 }
 
 /// What one command reads at most from a queue, or of the news.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Portion {
     /// Messages or snapshots.
     pub items: u64,
@@ -153,7 +153,7 @@ pub struct Capacity {
 }
 
 /// What a ROUND asks for, besides its rewards.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Beat {
     /// The lease in milliseconds.
     pub lease: u64,

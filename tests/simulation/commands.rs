@@ -146,17 +146,8 @@ impl Callers {
                 self.tables.take(if self.coins.one_in(2) { 0 } else { number }, life, lease, seen)
             }
             CommandKind::Round => {
-                let mut beat = Beat {
-                    lease,
-                    last: 0,
-                    late: 0,
-                    gone: 0,
-                    known: self.coins.below(5),
-                    held: false,
-                    read: self.position(&format!("rewards:{}", member.number)),
-                    portion,
-                    due: 0,
-                };
+                let (known, read) = (self.coins.below(5), self.position(&format!("rewards:{}", member.number)));
+                let mut beat = Beat { lease, known, read, portion, ..Beat::default() };
                 beat.due = self.coins.of(&[0, 0, 1_700_000_001_000, 1_800_000_000_000]);
                 beat.held = self.coins.one_in(3);
                 let powers = [self.coins.below(9), self.coins.below(9)];
@@ -326,17 +317,7 @@ fn a_beat_survives_broken_queues() {
     for queue in ["rewards:1", "rewards:2"] {
         redis.ask(&[b"SET", format!("dpb:{{ads}}:{queue}").as_bytes(), b"foreign"]).unwrap();
     }
-    let beat = Beat {
-        lease: 60_000,
-        last: 0,
-        late: 0,
-        gone: 0,
-        known: 0,
-        held: false,
-        read: Position::default(),
-        portion: Portion { items: 10, bytes: 1000 },
-        due: 0,
-    };
+    let beat = Beat { lease: 60_000, portion: Portion { items: 10, bytes: 1000 }, ..Beat::default() };
     let capacity = Capacity { messages: 10, lifetime: 60_000 };
     let rewards = [(2, b"a".to_vec()), (1, b"b".to_vec()), (2, b"c".to_vec())];
     let round = tables.round(member, &beat, 1, &rewards, capacity);

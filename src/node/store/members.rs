@@ -86,17 +86,11 @@ impl<R: RowStore> Run<'_, R> {
         if let Some(beat) = broken {
             self.interrupt(counts, beat)?;
         }
-        let (records, known) = self.all(self.key(1)?)?;
-        let mut numbers = Vec::new();
+        let (mut records, known) = self.all(self.key(1)?)?;
         let held = self.text(9)? == b"1";
-        if held || known as u64 != self.number(8)? {
-            let till = |record: &[u8]| Record::read(record).map(|record| record.till);
-            numbers = records
-                .iter()
-                .filter(|(_, record)| till(record).is_some_and(|till| !held || till > self.now))
-                .map(|row| row.0)
-                .collect();
-        }
+        let are_asked = held || known as u64 != self.number(8)?;
+        let counts_now = |record: Record| !held || record.till > self.now;
+        records.retain(|(_, record)| are_asked && Record::read(record).is_some_and(counts_now));
         let (most, lifetime, first) = (self.number(14)?, self.number(15)?, self.number(17)?);
         for (sequence, i) in (first..).zip((18..=self.command.args.len()).step_by(2)) {
             if sequence > sent {
@@ -121,8 +115,8 @@ impl<R: RowStore> Run<'_, R> {
             self.say_numbers([rows.len() as u64]);
             self.say_numbers(rows.into_iter().flat_map(|(node, beat)| [node, beat]));
         }
-        self.say_numbers([numbers.len() as u64]);
-        self.say_numbers(numbers);
+        self.say_numbers([records.len() as u64]);
+        self.say_numbers(records.into_iter().map(|row| row.0));
         self.deliver(rewards, 10)
     }
 

@@ -98,17 +98,6 @@ fn digits<const N: usize>(text: &[u8]) -> Option<[u64; N]> {
     words?.try_into().ok()
 }
 
-/// The first words of a text, each a number with a space after it, and the rest.
-fn head<const N: usize>(mut text: &[u8]) -> Option<([u64; N], &[u8])> {
-    let mut numbers = [0; N];
-    for to in &mut numbers {
-        let space = text.iter().position(|&byte| byte == b' ')?;
-        *to = number(&text[..space])?;
-        text = &text[space + 1..];
-    }
-    Some((numbers, text))
-}
-
 /// A row of a table whose fields are numbers.
 type Numbered = (u64, Vec<u8>);
 

@@ -1,6 +1,6 @@
 //! The commands that move sums, rewards and states: CONTRIBUTE, COLLECT, KEEP, OFFER, HOST, ENTRUST, ADOPT.
 
-use super::{Done, Record, RowStore, Run, Span, head};
+use super::{Done, Record, RowStore, Run, Span, number};
 
 impl<R: RowStore> Run<'_, R> {
     pub(super) fn contribute(&mut self) -> Done {
@@ -94,7 +94,10 @@ impl<R: RowStore> Run<'_, R> {
             return Ok(());
         }
         let message = self.get(states, first.to_string())?.unwrap_or_default();
-        let Some(([receiver, number, incarnation, since], state)) = head::<4>(&message) else {
+        let mut words = message.splitn(5, |&byte| byte == b' ');
+        let numbers = [(); 4].map(|()| words.next().and_then(number));
+        let ([Some(receiver), Some(number), Some(incarnation), Some(since)], Some(state)) = (numbers, words.next())
+        else {
             self.say_numbers([first, 0, 0, 0, 0, 0]);
             self.say("");
             return Ok(());
