@@ -2471,7 +2471,7 @@ struct dpb_node_options {
    */
   uint32_t settle_ms;
   /**
-   * Rewards that wait here for the store, at most. 32 bytes each are reserved. 1 to 10^8; default 100,000.
+   * Rewards that wait here for the store, at most. 24 bytes each are reserved. 1 to 10^8; default 100,000.
    */
   uint32_t queue;
   /**

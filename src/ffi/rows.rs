@@ -7,7 +7,7 @@ use super::sized;
 use super::status::{DPB_NULL, dpb_status};
 use crate::error::Error;
 use crate::node::command::{Command, CommandKind};
-use crate::node::store::{self, RowStore, RowsFailed};
+use crate::node::store::{self, Done, RowStore, RowsFailed};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null;
@@ -52,8 +52,6 @@ pub struct dpb_rows {
 /// What dpb_rows.list calls for each row.
 pub type dpb_each_row =
     Option<unsafe extern "C" fn(rows: *mut c_void, key: *const u8, key_len: usize, value: *const u8, len: usize)>;
-
-type Done<T = ()> = std::result::Result<T, RowsFailed>;
 
 fn done(failed: i32) -> Done {
     if failed == 0 { Ok(()) } else { Err(RowsFailed) }

@@ -189,20 +189,17 @@ impl<R: RowStore> Run<'_, R> {
         let [alive, counts] = self.keys()?;
         let own = self.number(1)?;
         let ended = |incarnation| Record { incarnation, life: 0, till: 0, sent: 0, draining: false };
-        match self.record(own)? {
-            Some(_) if self.number(3)? != 0 => {
-                if self.mine()? {
-                    self.hold(own, &ended(self.number(2)?))?;
-                    self.delete(alive, own.to_string())?;
-                }
-            }
-            Some(record) if record.life != 0 => {
-                self.hold(own, &ended(record.incarnation + 1))?;
-                let beat = self.beat(alive, own)?.unwrap_or(0);
+        let Some(record) = self.record(own)? else { return Ok(()) };
+        if self.number(3)? != 0 {
+            if self.mine()? {
+                self.hold(own, &ended(self.number(2)?))?;
                 self.delete(alive, own.to_string())?;
-                self.interrupt(counts, beat)?;
             }
-            _ => {}
+        } else if record.life != 0 {
+            self.hold(own, &ended(record.incarnation + 1))?;
+            let beat = self.beat(alive, own)?.unwrap_or(0);
+            self.delete(alive, own.to_string())?;
+            self.interrupt(counts, beat)?;
         }
         Ok(())
     }

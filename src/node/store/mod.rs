@@ -13,7 +13,8 @@ use std::io::Write;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowsFailed;
 
-type Done<T = ()> = std::result::Result<T, RowsFailed>;
+/// What a callback returned, or that it failed.
+pub type Done<T = ()> = std::result::Result<T, RowsFailed>;
 
 /// The host's rows, in one transaction. Two commands of one fleet must not overlap: use a lock for each fleet, or
 /// serializable transactions.
