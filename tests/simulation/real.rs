@@ -21,6 +21,14 @@ struct Fleet {
 }
 
 impl Fleet {
+    /// Nodes with these numbers, when this time has passed.
+    fn of(numbers: &[u16], config: &Config, time: u64) -> Fleet {
+        let mut fleet = Fleet { now: 1000, rows: Memory::default(), nodes: Vec::new() };
+        numbers.iter().for_each(|number| fleet.join_with(*number, None, config.clone()));
+        fleet.run(time);
+        fleet
+    }
+
     fn join(&mut self, number: u16) {
         self.join_with(number, None, config());
     }
@@ -64,9 +72,7 @@ impl Fleet {
 /// Clicks come to any node. One node leads and releases for all; one that leaves loses nothing.
 #[test]
 fn real_bandits_learn_as_one_and_move() {
-    let mut fleet = Fleet { now: 1000, rows: Memory::default(), nodes: Vec::new() };
-    (0..3).for_each(|_| fleet.join(0));
-    fleet.run(20_000);
+    let mut fleet = Fleet::of(&[0; 3], &config(), 20_000);
     let mut coins = Coins(5);
     let mut decide = |fleet: &mut Fleet, among: usize, count: u64| {
         for _ in 0..count {
@@ -115,10 +121,8 @@ fn real_bandits_learn_as_one_and_move() {
 /// Nodes find one clip: the leader's, from the rewards of all. A node that joins later counts the same.
 #[test]
 fn real_bandits_find_one_clip() {
-    let mut fleet = Fleet { now: 1000, rows: Memory::default(), nodes: Vec::new() };
-    let learns = || Config { reward_max: 10_000.0, reward_bits: 24, learn_clip: true, ..config() };
-    (0..3).for_each(|_| fleet.join_with(0, None, learns()));
-    fleet.run(20_000);
+    let learns = Config { reward_max: 10_000.0, reward_bits: 24, learn_clip: true, ..config() };
+    let mut fleet = Fleet::of(&[0; 3], &learns, 20_000);
     let mut coins = Coins(5);
     let clip = |node: &Node<Bandits>| node.bandit().unwrap().report().unwrap().clip;
     let mut decisions = 0;
@@ -139,7 +143,7 @@ fn real_bandits_find_one_clip() {
     assert!((15.0..120.0).contains(&reports[0].clip.unwrap()), "{:?}", reports[0].clip);
     let releasing = reports.iter().filter(|report| report.phase > 0).count();
     assert_eq!(releasing, 1, "only the leader releases");
-    fleet.join_with(0, None, learns());
+    fleet.join_with(0, None, learns);
     fleet.run(20_000);
     assert_eq!(clip(&fleet.nodes[3]), reports[0].clip);
 }
@@ -147,9 +151,7 @@ fn real_bandits_find_one_clip() {
 /// A node whose state could not move in time says so at the start, and takes no given number.
 #[test]
 fn a_state_that_is_too_large_is_refused_at_the_start() {
-    let mut fleet = Fleet { now: 1000, rows: Memory::default(), nodes: Vec::new() };
-    fleet.join_with(7, None, Config { pending_capacity: 1 << 23, ..config() });
-    fleet.run(1000);
+    let fleet = Fleet::of(&[7], &Config { pending_capacity: 1 << 23, ..config() }, 1000);
     let report = fleet.nodes[0].report(fleet.now).unwrap();
     assert_eq!((report.state, report.member.incarnation), (NodeState::Failed, 0));
     assert!(report.last_error.contains("too large to move: lower pending_capacity"), "{}", report.last_error);
@@ -158,9 +160,7 @@ fn a_state_that_is_too_large_is_refused_at_the_start() {
 /// A process with a given number waits while another one has it, and continues from its snapshot.
 #[test]
 fn a_given_number_has_one_process() {
-    let mut fleet = Fleet { now: 1000, rows: Memory::default(), nodes: Vec::new() };
-    fleet.join(7);
-    fleet.run(10_000);
+    let mut fleet = Fleet::of(&[7], &config(), 10_000);
     fleet.join(7);
     fleet.run(20_000);
     let state = |fleet: &Fleet, node: usize| fleet.nodes[node].report(fleet.now).unwrap().state;
@@ -184,7 +184,7 @@ fn a_given_number_has_one_process() {
 /// Of the snapshots in a file and in the store, a process continues from the one that counts more.
 #[test]
 fn a_file_and_the_store_have_a_snapshot() {
-    let mut fleet = Fleet { now: 1000, rows: Memory::default(), nodes: Vec::new() };
+    let mut fleet = Fleet::of(&[7], &config(), 5000);
     // Ends the process, and begins one with the file. Returns how many decisions its bandit continues with.
     let restarted = |fleet: &mut Fleet, file: Option<&Vec<u8>>| {
         fleet.nodes.clear();
@@ -198,8 +198,6 @@ fn a_file_and_the_store_have_a_snapshot() {
         (0..10).for_each(|_| _ = bandit.select().unwrap());
         bandit.snapshot().unwrap()
     };
-    fleet.join(7);
-    fleet.run(5000);
     let old = decide(&fleet);
     fleet.run(70_000); // the node puts the ten decisions
     let new = decide(&fleet);
@@ -233,9 +231,8 @@ fn a_file_and_the_store_have_a_snapshot() {
 /// period, in the next one, after a restart, and after the store went back.
 #[test]
 fn a_node_learns_once_a_snapshot_has_settled() {
-    let config = || Config { expected_users: 1000, ..Config::new(3, 1.0) };
-    let mut fleet = Fleet { now: 1000, rows: Memory::default(), nodes: Vec::new() };
-    fleet.join_with(7, None, config());
+    let config = Config { expected_users: 1000, ..Config::new(3, 1.0) };
+    let mut fleet = Fleet::of(&[7], &config, 0);
     assert_eq!(fleet.nodes[0].next_period(), Err(Error::NotReady));
     // Whether the releases of the bandit follow from 600 decisions for as many people.
     let learns = |fleet: &Fleet| {
@@ -279,7 +276,7 @@ fn a_node_learns_once_a_snapshot_has_settled() {
         assert!(!learns(&fleet));
         fleet.nodes.clear();
         fleet.run(35_000);
-        fleet.join_with(7, None, config());
+        fleet.join_with(7, None, config.clone());
         join(&mut fleet);
         waits(&mut fleet);
     }
@@ -288,10 +285,9 @@ fn a_node_learns_once_a_snapshot_has_settled() {
 /// Nodes that cannot merge each other's releases ignore each other, and go on.
 #[test]
 fn nodes_of_another_configuration_are_incompatible() {
-    let mut fleet = Fleet { now: 1000, rows: Memory::default(), nodes: Vec::new() };
-    for (number, reward_max) in [(1, 1.0), (2, 1.0), (3, 2.0)] {
-        fleet.join_with(number, None, Config { reward_max, fleet_key: None, ..config() });
-    }
+    let alone = Config { fleet_key: None, ..config() };
+    let mut fleet = Fleet::of(&[1, 2], &alone, 0);
+    fleet.join_with(3, None, Config { reward_max: 2.0, ..alone });
     fleet.run(20_000);
     let reports: Vec<_> = fleet.nodes.iter().map(|node| node.report(fleet.now).unwrap()).collect();
     let read = reports.iter().map(|report| (report.ready, report.released, report.incompatible)).collect::<Vec<_>>();
@@ -301,8 +297,7 @@ fn nodes_of_another_configuration_are_incompatible() {
 /// A process whose second TAKE fails for long has no rounds yet, so it misses none.
 #[test]
 fn a_node_without_a_number_has_no_outage() {
-    let mut fleet = Fleet { now: 1000, rows: Memory::default(), nodes: Vec::new() };
-    fleet.join(7);
+    let mut fleet = Fleet::of(&[7], &config(), 0);
     let takes = Cell::new(0);
     for _ in 0..400 {
         // The first one reads the snapshot of the number.
@@ -317,9 +312,7 @@ fn a_node_without_a_number_has_no_outage() {
 /// it finds no receiver for its own ones at once. Its number remains its own meanwhile.
 #[test]
 fn a_node_that_leaves_two_states_keeps_its_number() {
-    let mut fleet = Fleet { now: 1000, rows: Memory::default(), nodes: Vec::new() };
-    fleet.join(2);
-    fleet.run(10_000);
+    let mut fleet = Fleet::of(&[2], &config(), 10_000);
     for draining in [false, true] {
         fleet.nodes.truncate(1);
         fleet.join(1);
