@@ -407,13 +407,13 @@ fn foreign_java() -> Option<PathBuf> {
     Some(java)
 }
 
-/// The jar finds its library on both processors. No Java for musl can be had from a registry: where musl's loader is
-/// mapped, the jar takes the library for musl, which then cannot be loaded beside glibc.
+/// The jar finds its library on both processors. Where musl's loader is mapped, by its name in Alpine or in Debian, it
+/// takes the library for musl, which cannot be loaded beside glibc; java::the_jar_works_on_musl has a Java for musl.
 #[test]
 #[ignore = "builds a release"]
 fn the_jar_has_a_library_for_each_system() {
     let Some(project) = unpacked("java") else { return };
-    let Some(jar) = crate::java::released(&project, "Ads", JAVA) else { return };
+    let Some(jar) = crate::java::released(&project, &[], "Ads", JAVA) else { return };
     let listed = run(Command::new("unzip").arg("-l").arg(&jar));
     for system in ["x86_64-gnu", "x86_64-musl", "aarch64-gnu", "aarch64-musl"] {
         assert!(listed.contains(&format!("io/github/libdpb/linux-{system}/libdpb.so")), "{listed}");
@@ -430,12 +430,16 @@ fn the_jar_has_a_library_for_each_system() {
     with(&mut here);
     assert!(run(&mut here).contains("amd64 20000"));
 
-    let loader = project.join("ld-musl-x86_64.so.1");
-    std::fs::write(&loader, "mapped").unwrap();
-    let output = here.arg(loader).output().unwrap();
-    let said = support::text(&output);
-    let musl = "the jar's linux-x86_64-musl/libdpb.so is no libdpb for this system";
-    assert!(!output.status.success() && said.contains(musl), "{said}");
+    for name in ["ld-musl-x86_64.so.1", "libc.so"] {
+        let loader = project.join(name);
+        std::fs::write(&loader, "mapped").unwrap();
+        let mut here = crate::java::here();
+        with(&mut here);
+        let output = here.arg(loader).output().unwrap();
+        let said = support::text(&output);
+        let musl = "the jar's linux-x86_64-musl/libdpb.so is no libdpb for this system";
+        assert!(!output.status.success() && said.contains(musl), "{said}");
+    }
 
     let Some(java) = foreign_java().filter(|_| have("qemu-aarch64")) else { return };
     let mut there = Command::new("qemu-aarch64");

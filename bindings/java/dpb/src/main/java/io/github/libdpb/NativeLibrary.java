@@ -47,7 +47,8 @@ final class NativeLibrary {
         String processor = System.getProperty("os.arch").equals("amd64") ? "x86_64" : System.getProperty("os.arch");
         boolean isMusl = false;
         try (Stream<String> maps = Files.lines(Path.of("/proc/self/maps"))) {
-            isMusl = maps.anyMatch(line -> line.contains("/ld-musl-"));
+            // The loader's name may be a link to libc.so, as in Debian; glibc has libc.so.6.
+            isMusl = maps.anyMatch(line -> line.contains("/ld-musl-") || line.endsWith("/libc.so"));
         } catch (IOException noLinux) {
             // then the jar has no library for it either
         }
