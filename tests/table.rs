@@ -33,6 +33,14 @@ struct Kept {
     rule: &'static str,
 }
 
+impl Kept {
+    /// The default, unless that is 0 in C.
+    fn default(&self) -> Option<&'static str> {
+        let default = self.default.trim_end_matches(".0");
+        (!["0", "false", "Clock::Decisions", "[0.0; 8]"].contains(&default)).then_some(default)
+    }
+}
+
 macro_rules! fields {
     (
         $($(#[doc = $doc:literal])* $name:ident: $type:ident = $default:expr, $scope:ident, $users:ident, $since:literal
@@ -460,8 +468,7 @@ impl Tables {
             if !kept.rule.is_empty() {
                 text += &format!(" It {}.", self.translate(kept.rule, language));
             }
-            let default = kept.default.trim_end_matches(".0");
-            if !["0", "false", "Clock::Decisions", "[0.0; 8]"].contains(&default)
+            if let Some(default) = kept.default()
                 && !["arms", "epsilon"].contains(&field.name)
             {
                 text += &format!(" Default {default}.");
@@ -568,9 +575,8 @@ impl Tables {
                 from_c += "            // SAFETY: NULL or so many rows, by contract.\n";
             }
             from_c += &format!("            {name}: {read},\n");
-            if field.kept.is_some() && flag(field).is_none() {
-                let into = if ["bool", "Clock"].contains(&field.rust) { " as u32" } else { "" };
-                to_c += &format!("        self.{c} = config.{name}{into};\n");
+            if field.kept.as_ref().and_then(Kept::default).is_some() {
+                to_c += &format!("        self.{c} = config.{name};\n");
             }
         }
         for Member { name, .. } in members.iter().filter(|member| member.name.starts_with("reserved")) {
@@ -603,7 +609,7 @@ pub struct dpb_config {{
 const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == {size});
 
 {growing}impl dpb_config {{
-    /// Copies all that a snapshot keeps but the flags, which are 0 by default.
+    /// Copies what is not 0 in every [`Config::new`].
     pub(in crate::ffi) fn copy(&mut self, config: &Config) {{
 {to_c}    }}
 

@@ -143,16 +143,11 @@ pub fn size_in_c(tables: &Tables) -> (&'static str, usize) {
 pub fn in_c(tables: &Tables) -> String {
     let members = members(tables);
     let (mut defaults, mut checks, mut read) = (String::new(), String::new(), String::new());
-    for Member { name, of, .. } in &members {
+    for Member { name, .. } in &members {
         let field = tables.request.iter().find(|field| field.name == *name);
-        let default = match field.map(|field| field.default) {
-            _ if name == "struct_size" => continue,
-            _ if of.starts_with('*') => "null()",
-            Some("false") => "0",
-            Some(default) => default,
-            None => "0",
-        };
-        defaults += &format!("            {name}: {default},\n");
+        if let Some(default) = field.map(|field| field.default).filter(|zero| !["0", "false", "None"].contains(zero)) {
+            defaults += &format!("            {name}: {default},\n");
+        }
         if name.starts_with("reserved") {
             checks += &format!(
                 "        if self.{name} != 0 {{\n            \
@@ -178,7 +173,6 @@ use crate::error::{error};
 use crate::ffi::request::{{dpb_feature, flag, list}};
 use crate::ffi::sized::Growing;
 use crate::request::Request;
-use std::ptr::null;
 
 /// One request for a decision. Fill it with dpb_request_init, then set its other fields. All of it is public:
 /// compute nothing in it from rewards.
@@ -194,7 +188,9 @@ const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_request>() ==
     pub const fn defaults() -> dpb_request {{
         dpb_request {{
             struct_size: size_of::<dpb_request>() as u32,
-{defaults}        }}
+{defaults}            // SAFETY: numbers and addresses all.
+            ..unsafe {{ std::mem::zeroed() }}
+        }}
     }}
 
     /// # Safety

@@ -212,42 +212,15 @@ const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 
 unsafe impl Growing for dpb_config {}
 
 impl dpb_config {
-    /// Copies all that a snapshot keeps but the flags, which are 0 by default.
+    /// Copies what is not 0 in every [`Config::new`].
     pub(in crate::ffi) fn copy(&mut self, config: &Config) {
         self.arms = config.arms;
         self.epsilon = config.epsilon;
-        self.delta = config.delta;
-        self.beta = config.beta;
-        self.horizon = config.horizon;
-        self.reward_min = config.reward_min;
         self.reward_max = config.reward_max;
         self.reward_bits = config.reward_bits;
-        self.parts = config.parts;
-        self.part_weights = config.part_weights;
         self.contributions_per_user = config.contributions_per_user;
         self.pending_capacity = config.pending_capacity;
-        self.table_capacity = config.table_capacity;
-        self.reward_window = config.reward_window;
-        self.winners = config.winners;
-        self.node = config.node;
-        self.forget_after = config.forget_after;
-        self.exploration = config.exploration;
-        self.max_slots = config.max_slots;
-        self.max_clicks = config.max_clicks;
-        self.expected_users = config.expected_users;
-        self.budget_periods = config.budget_periods;
-        self.max_segments = config.max_segments;
-        self.features = config.features;
-        self.feature_model = config.model_per_arm as u32;
-        self.codebook_len = config.codebook_len;
-        self.tolerance = config.tolerance;
-        self.planned_end = config.planned_end;
-        self.control_share = config.control_share;
-        self.sticky = config.sticky;
-        self.clock = config.clock as u32;
         self.interval_exponent = config.interval_exponent;
-        self.batch = config.batch;
-        self.base = config.base;
     }
 
     /// The configuration that this states.

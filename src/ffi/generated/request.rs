@@ -7,7 +7,6 @@ use crate::error::{Error, Result};
 use crate::ffi::request::{dpb_feature, flag, list};
 use crate::ffi::sized::Growing;
 use crate::request::Request;
-use std::ptr::null;
 
 /// One request for a decision. Fill it with dpb_request_init, then set its other fields. All of it is public:
 /// compute nothing in it from rewards.
@@ -96,23 +95,8 @@ impl dpb_request {
         dpb_request {
             struct_size: size_of::<dpb_request>() as u32,
             slots: 1,
-            segment: 0,
-            user: 0,
-            eligible: null(),
-            eligible_len: 0,
-            values: null(),
-            values_len: 0,
-            costs: null(),
-            costs_len: 0,
-            abstain: 0,
-            reserved: 0,
-            examined: null(),
-            examined_len: 0,
-            features: null(),
-            sparse: null(),
-            sparse_ends: null(),
-            features_len: 0,
-            sparse_ends_len: 0,
+            // SAFETY: numbers and addresses all.
+            ..unsafe { std::mem::zeroed() }
         }
     }
 
