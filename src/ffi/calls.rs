@@ -1,10 +1,10 @@
 //! The forms of the functions: what each does around its body, so that it is written and argued for once.
 
 use super::config::{dpb_error, explain, text};
-use super::guard::{Handle, call, catch, write_length};
+use super::guard::{Handle, call, catch, write_list};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Functions that return a status: `fn name(parameters) = form(..);`. The test `header` reads them too.
 macro_rules! functions {
@@ -84,7 +84,7 @@ pub unsafe fn explained<H: Handle>(
             false => message.as_deref().unwrap_or("the handle is closed"),
         };
         // SAFETY: as above.
-        unsafe { explain(error, status, why) };
+        unsafe { explain(error, status, || why.to_owned()) };
     }
     status
 }
@@ -120,14 +120,7 @@ pub unsafe fn explained_with_bytes<H: Handle, B: AsRef<[u8]>>(
             return DPB_NULL;
         }
         explained(handle, error, &[("len", len.is_null()), given("buf", buf, cap)], |h| {
-            let written = body(h).and_then(|made| match made.as_ref() {
-                bytes if bytes.len() > cap => Err(Error::BufferTooSmall { needed: bytes.len() }),
-                bytes => {
-                    buf.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-                    Ok(bytes.len())
-                }
-            });
-            write_length(written, len)
+            write_list(body(h), (buf, cap, len))
         })
     }
 }
@@ -146,8 +139,7 @@ pub unsafe fn construct<H>(
     unsafe { produce(out, error, required, || Ok(Box::into_raw(Box::new(build()?)))) }
 }
 
-/// Runs a cold call that has no handle yet: writes what it gives, or fills `error` (NULL allowed). `required`: as in
-/// [`lacks`].
+/// Runs a cold call without a handle: writes what it gives, or explains as [`attempt`].
 ///
 /// # Safety
 /// `out` and `error` are NULL or valid.
@@ -157,22 +149,33 @@ pub unsafe fn produce<T>(
     required: &[(&str, bool)],
     body: impl FnOnce() -> Result<T>,
 ) -> dpb_status {
+    // SAFETY: as above; not NULL where it is written.
+    unsafe {
+        if lacks(error, required) {
+            return DPB_NULL;
+        }
+        attempt(error, &[("out", out.is_null())], || body().map(|value| out.write(value)))
+    }
+}
+
+/// Runs a cold call without a handle, and explains in `error` (NULL allowed) why it was refused. `required`: as in
+/// [`lacks`].
+///
+/// # Safety
+/// `error` is NULL or valid.
+pub unsafe fn attempt(
+    error: *mut dpb_error,
+    required: &[(&str, bool)],
+    body: impl FnOnce() -> Result<()>,
+) -> dpb_status {
     // SAFETY: as above.
-    if unsafe { lacks(error, required) || lacks(error, &[("out", out.is_null())]) } {
+    if unsafe { lacks(error, required) } {
         return DPB_NULL;
     }
-    match catch(body) {
-        Ok(value) => {
-            // SAFETY: not NULL, so valid by contract.
-            unsafe { out.write(value) };
-            DPB_OK
-        }
-        Err(failure) => {
-            // SAFETY: as above.
-            unsafe { explain(error, failure.status(), &text(&failure)) };
-            failure.status()
-        }
-    }
+    let Err(failure) = catch(body) else { return DPB_OK };
+    // SAFETY: as above.
+    unsafe { explain(error, failure.status(), || text(&failure)) };
+    failure.status()
 }
 
 /// A list that is required unless it is empty, for [`lacks`].
@@ -188,6 +191,6 @@ pub fn given<T>(name: &str, first: *const T, n: usize) -> (&str, bool) {
 unsafe fn lacks(error: *mut dpb_error, required: &[(&str, bool)]) -> bool {
     let Some((name, _)) = required.iter().find(|(_, is_null)| *is_null) else { return false };
     // SAFETY: as above.
-    unsafe { explain(error, DPB_NULL, &format!("{name} is NULL")) };
+    unsafe { explain(error, DPB_NULL, || format!("{name} is NULL")) };
     true
 }

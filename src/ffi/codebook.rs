@@ -1,6 +1,6 @@
 //! dpb_codebook: a codebook from public rows.
 
-use super::calls::{functions, given, produce};
+use super::calls::{attempt, functions, given};
 use super::config::dpb_error;
 use super::status::dpb_status;
 use crate::codebook::Codebook;
@@ -39,7 +39,6 @@ unsafe fn codebook(
         unsafe { book.copy_from_nonoverlapping(found.rows().as_ptr(), found.rows().len()) };
         Ok(())
     };
-    let mut done = ();
     // SAFETY: passed on.
-    unsafe { produce(&raw mut done, error, &[given("rows", rows, n), ("book", book.is_null())], made) }
+    unsafe { attempt(error, &[given("rows", rows, n), ("book", book.is_null())], made) }
 }

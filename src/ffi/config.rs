@@ -133,15 +133,28 @@ fn replace(text: &str, word: &str, by: &str) -> String {
 ///
 /// # Safety
 /// `error` is NULL or valid.
-pub(super) unsafe fn explain(error: *mut dpb_error, status: dpb_status, text: &str) {
+pub(super) unsafe fn explain(error: *mut dpb_error, status: dpb_status, text: impl FnOnce() -> String) {
     if error.is_null() {
         return;
     }
     let mut filled = dpb_error { status, message: [0; 252] };
     let capacity = filled.message.len() - 1; // the last byte stays NUL
-    for (to, from) in filled.message[..capacity].iter_mut().zip(text.bytes()) {
+    for (to, from) in filled.message[..capacity].iter_mut().zip(text().into_bytes()) {
         *to = from as c_char;
     }
     // SAFETY: not NULL, so valid by contract.
     unsafe { error.write(filled) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_the_library() {
+        // SAFETY: no address is set.
+        let config = unsafe { dpb_config::defaults(9, 0.5).convert() }.unwrap();
+        let set: Vec<_> = config.set().map(|(field, ..)| field.name).collect();
+        assert_eq!((config.arms, config.epsilon, &set[..]), (9, 0.5, &["arms", "epsilon"][..]));
+    }
 }

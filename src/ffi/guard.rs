@@ -80,6 +80,40 @@ pub unsafe fn write_length(written: Result<usize>, n: *mut usize) -> Result<()> 
     written.map(drop)
 }
 
+/// Copies a list to where there is room for `cap`, and stores its length, also if there is too little room.
+///
+/// # Safety
+/// `out` is valid for `cap` elements, or NULL with `cap` 0; `n` is valid.
+pub unsafe fn write_list<T>(made: Result<impl AsRef<[T]>>, (out, cap, n): (*mut T, usize, *mut usize)) -> Result<()> {
+    let written = made.and_then(|list| match list.as_ref() {
+        list if list.len() > cap => Err(Error::BufferTooSmall { needed: list.len() }),
+        list => {
+            // SAFETY: as above.
+            unsafe { out.copy_from_nonoverlapping(list.as_ptr(), list.len()) };
+            Ok(list.len())
+        }
+    });
+    // SAFETY: as above.
+    unsafe { write_length(written, n) }
+}
+
+/// Writes pairs of numbers, one after the other, into two lists.
+///
+/// # Safety
+/// Each list is NULL, or long enough for all pairs.
+pub unsafe fn pairs(first: *mut f64, second: *mut f64) -> impl FnMut(f64, f64) {
+    let mut number = 0;
+    move |x, y| {
+        for (out, value) in [(first, x), (second, y)] {
+            if !out.is_null() {
+                // SAFETY: as above.
+                unsafe { out.add(number).write(value) };
+            }
+        }
+        number += 1;
+    }
+}
+
 /// Returns the slice of a pointer and a length. NULL with length 0 is an empty slice.
 ///
 /// # Safety

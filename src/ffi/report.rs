@@ -1,10 +1,10 @@
 //! Reading: dpb_report, dpb_arm, dpb_diagnostics, dpb_verdict.
 
 use super::bandit::dpb_bandit;
-use super::calls::{call_unless, call_with_output, call_with_struct, explained_with_bytes, functions, given, produce};
+use super::calls::{attempt, call_unless, call_with_output, call_with_struct, explained_with_bytes, functions, given};
 use super::config::dpb_error;
 use super::generated::report::{dpb_arm, dpb_diagnostics, dpb_report, dpb_verdict};
-use super::guard::write_length;
+use super::guard::{pairs, write_length, write_list};
 use super::sized;
 use super::status::dpb_status;
 use crate::bandit::{Verdict, Warnings};
@@ -143,15 +143,9 @@ functions! {
     /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size, state); DPB_BUFFER_TOO_SMALL (only
     /// len written). Any thread.
     fn dpb_verdict_text(verdict: *const dpb_verdict, buf: *mut u8, cap: usize, len: *mut usize, error: *mut dpb_error)
-        = produce(len, error, &[("verdict", verdict.is_null()), ("len", len.is_null()), given("buf", buf, cap)], || {
-            let ours = dpb_verdict { struct_size: size_of::<dpb_verdict>() as u32, ..std::mem::zeroed() };
-            let text = Verdict::try_from(&sized::read(verdict, ours)?)?.to_string();
-            if text.len() > cap {
-                len.write(text.len());
-                return Err(Error::BufferTooSmall { needed: text.len() });
-            }
-            buf.copy_from_nonoverlapping(text.as_ptr(), text.len());
-            Ok(text.len())
+        = attempt(error, &[("verdict", verdict.is_null()), ("len", len.is_null()), given("buf", buf, cap)], || {
+            let verdict = Verdict::try_from(sized::read(verdict, std::mem::zeroed())?)?;
+            write_list(Ok(verdict.to_string()), (buf, cap, len))
         });
 
     /// States what the handle guarantees: its unit, epsilon, delta, composition, mechanism, what is released and what is not
@@ -199,9 +193,7 @@ functions! {
     /// dpb_config.forget_after, because what it forgets has no bound at all times); DPB_POISONED. Any thread.
     fn dpb_compare(bandit: *const dpb_bandit, i: u32, j: u32, confidence: f64, low: *mut f64, high: *mut f64)
         = call_unless(low.is_null() || high.is_null(), bandit, |b| {
-            let ends = b.bandit.compare(i, j, confidence)?;
-            low.write(ends.0);
-            high.write(ends.1);
+            (*low, *high) = b.bandit.compare(i, j, confidence)?;
             Ok(())
         });
 
@@ -228,9 +220,7 @@ functions! {
     /// exploration of 0 or 1, an arm as control); DPB_POISONED. Any thread.
     fn dpb_lift(bandit: *const dpb_bandit, control: u32, confidence: f64, low: *mut f64, high: *mut f64)
         = call_unless(low.is_null() || high.is_null(), bandit, |b| {
-            let ends = b.bandit.lift((control != NO_ARM).then_some(control), confidence)?;
-            low.write(ends.0);
-            high.write(ends.1);
+            (*low, *high) = b.bandit.lift((control != NO_ARM).then_some(control), confidence)?;
             Ok(())
         });
 
@@ -247,16 +237,7 @@ functions! {
     fn dpb_feature_weights(bandit: *const dpb_bandit, arm: u32, mean: *mut f64, deviation: *mut f64, cap: usize,
         n: *mut usize)
         = call_unless(n.is_null(), bandit, |b| {
-            let mut number = 0;
-            let read = b.bandit.feature_weights_within(arm, cap, |m, d| {
-                for (out, value) in [(mean, m), (deviation, d)] {
-                    if !out.is_null() {
-                        out.add(number).write(value); // number < cap
-                    }
-                }
-                number += 1;
-            });
-            write_length(read, n)
+            write_length(b.bandit.feature_weights_within(arm, cap, pairs(mean, deviation)), n)
         });
 
     /// Reads the privacy loss of one user so far at this delta in [0, 1): an upper bound, infinite for baselines and
@@ -300,29 +281,26 @@ pub extern "C" fn dpb_ticket_node(ticket: u64) -> u16 {
     (ticket >> 48) as u16
 }
 
-impl TryFrom<&dpb_verdict> for Verdict {
+impl TryFrom<dpb_verdict> for Verdict {
     type Error = Error;
 
     /// # Errors
     /// `InvalidConfig` for a state that does not exist.
-    fn try_from(given: &dpb_verdict) -> Result<Verdict> {
-        let &dpb_verdict {
-            state, leader, other, rewards, low, high, more, mismatch, arms, winners, confidence, ..
-        } = given;
+    fn try_from(given: dpb_verdict) -> Result<Verdict> {
         let rule = "must be one of DPB_TEST_RUNNING, DPB_TEST_WON, DPB_TEST_TIED and DPB_TEST_UNDECIDED";
-        let state = TestState::try_from(state).map_err(|_| Error::config("state", rule, state))?;
+        let state = TestState::try_from(given.state).map_err(|_| Error::config("state", rule, given.state))?;
         Ok(Verdict {
             state,
-            leader,
-            other,
-            rewards,
-            low,
-            high,
-            more,
-            mismatch: mismatch != 0,
-            arms,
-            winners,
-            confidence,
+            leader: given.leader,
+            other: given.other,
+            rewards: given.rewards,
+            low: given.low,
+            high: given.high,
+            more: given.more,
+            mismatch: given.mismatch != 0,
+            arms: given.arms,
+            winners: given.winners,
+            confidence: given.confidence,
         })
     }
 }

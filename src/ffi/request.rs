@@ -4,7 +4,7 @@ use super::bandit::{dpb_bandit, dpb_decision};
 use super::calls::{call_unless, explained, functions};
 use super::config::dpb_error;
 use super::generated::request::dpb_request;
-use super::guard::{slice, write_length};
+use super::guard::{pairs, slice, write_length};
 use super::sized;
 use super::status::dpb_status;
 use crate::bandit::Decision;
@@ -219,16 +219,8 @@ functions! {
     fn dpb_predict(bandit: *const dpb_bandit, request: *const dpb_request, mean: *mut f64, deviation: *mut f64,
         cap: usize, n: *mut usize)
         = call_unless(request.is_null() || n.is_null(), bandit, |b| {
-            let mut number = 0;
-            let predicted = b.bandit.predict_within(&dpb_request::read(request)?, cap, |m, d| {
-                for (out, value) in [(mean, m), (deviation, d)] {
-                    if !out.is_null() {
-                        out.add(number).write(value); // number < cap
-                    }
-                }
-                number += 1;
-            });
-            write_length(predicted, n)
+            let request = dpb_request::read(request)?;
+            write_length(b.bandit.predict_within(&request, cap, pairs(mean, deviation)), n)
         });
 }
 

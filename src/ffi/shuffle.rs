@@ -1,16 +1,17 @@
 //! The three roles of the shuffle model, and the policies on shuffled batches.
 
 use super::bandit::dpb_bandit;
-use super::calls::{call_unless, call_with_output, construct, functions, produce};
+use super::calls::{attempt, call_unless, call_with_output, construct, functions, given, produce};
 use super::config::dpb_error;
 use super::generated::config::DPB_SHUFFLE_PRINTED;
 use super::guard::{self, Guard, handle, lock, slice, write_length};
 use super::sized::{self, Growing};
-use super::status::{DPB_NULL, dpb_status};
+use super::status::dpb_status;
 use crate::error::{Error, Result};
 use crate::privacy::calibration::ShuffleNoise;
 use crate::random::Seed;
 use crate::shuffle::{Params, Shuffler, encode};
+use std::ptr::null_mut;
 use std::sync::Mutex;
 
 /// The plan of a batch, on which its encoders, shuffler and server agree. It is public: make it by dpb_shuffle_plan
@@ -69,10 +70,8 @@ impl dpb_shuffle_params {
     /// # Safety
     /// `params` is valid for the size that it states.
     unsafe fn read(params: *const dpb_shuffle_params) -> Result<Params> {
-        // SAFETY: the first field is there in every version of the struct.
-        sized::known::<dpb_shuffle_params>(unsafe { params.cast::<u32>().read() })?;
-        // SAFETY: the size says that it is ours.
-        let p = unsafe { params.read() };
+        // SAFETY: as above; numbers all.
+        let p = unsafe { sized::read(params, std::mem::zeroed()) }?;
         let noise = ShuffleNoise { coins_per_user: p.coins_per_user, coin_numerator: p.coin_numerator.into() };
         Params::with_noise(p.epsilon, p.delta, p.users, noise)
     }
@@ -125,14 +124,10 @@ functions! {
     /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (params); DPB_INVALID_REWARD;
     /// DPB_BUFFER_TOO_SMALL (only len written); DPB_ENTROPY. Any thread.
     fn dpb_shuffle_encode(params: *const dpb_shuffle_params, reward: f64, bits: *mut u8, cap: usize, len: *mut usize)
-        = if params.is_null() || len.is_null() || (bits.is_null() && cap > 0) {
-            DPB_NULL
-        } else {
-            guard::run(|| {
-                let (params, mut random) = (dpb_shuffle_params::read(params)?, Seed::new(None)?.stream());
-                fill(bits, cap, len, |bits| encode(&params, reward, &mut random, bits))
-            })
-        };
+        = attempt(null_mut(), &[("params", params.is_null()), ("len", len.is_null()), given("bits", bits, cap)], || {
+            let (params, mut random) = (dpb_shuffle_params::read(params)?, Seed::new(None)?.stream());
+            fill(bits, cap, len, |bits| encode(&params, reward, &mut random, bits))
+        });
 
     /// Makes a shuffler for batches of this plan, one after another. Use one handle for each arm with an open batch. It
     /// allocates the bytes of a batch here, and nothing later. The order is drawn from the operating system's entropy.

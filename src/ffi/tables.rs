@@ -4,9 +4,8 @@ use super::bandit::{dpb_bandit, dpb_decision};
 use super::calls::{call_unless, call_with_output, explained, explained_with_output, functions, given, produce};
 use super::config::dpb_error;
 use super::generated::request::dpb_request;
-use super::guard::{slice, write_length};
+use super::guard::{slice, write_list};
 use super::status::dpb_status;
-use crate::error::Error;
 use crate::request::Request;
 use crate::table::{Elsewhere, decide};
 use std::ffi::{CStr, c_char};
@@ -62,14 +61,7 @@ functions! {
                 true => Request::default(),
                 false => dpb_request::read(request)?,
             };
-            let written = b.bandit.weights(&request).and_then(|read| match read.len() {
-                needed if needed > cap => Err(Error::BufferTooSmall { needed }),
-                many => {
-                    weights.copy_from_nonoverlapping(read.as_ptr(), many);
-                    Ok(many)
-                }
-            });
-            write_length(written, n)
+            write_list(b.bandit.weights(&request), (weights, cap, n))
         });
 
     /// Begins a version of this handle's table, and returns its number, which no other version of this handle has, whatever
