@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::policy::Algorithm;
 use crate::privacy::PrivacyLoss;
-use std::fmt::{self, Write};
+use std::fmt;
 
 /// The guarantee of a handle, as [`Bandit::statement`] reads it. `Display` gives the prose.
 #[derive(Clone, Debug)]
@@ -119,12 +119,9 @@ impl Statement {
         }
     }
 
-    fn unprotected(&self) -> &'static str {
-        if self.config.private_features { UNPROTECTED_THEN } else { UNPROTECTED }
-    }
-
-    fn released(&self) -> &'static str {
-        if self.config.private_features { RELEASED_THEN } else { RELEASED }
+    /// What is released, and what is not protected.
+    fn released(&self) -> (&'static str, &'static str) {
+        if self.config.private_features { (RELEASED_THEN, UNPROTECTED_THEN) } else { (RELEASED, UNPROTECTED) }
     }
 
     fn mechanism(&self) -> &'static str {
@@ -165,56 +162,67 @@ impl Statement {
     /// The statement as JSON: `deployment` has the fields of the registry, those that only the operator knows as null,
     /// and `libdpb` has the versions and what is spent.
     pub fn json(&self) -> String {
-        let bound = self.bound();
+        let Config { reward_min: least, reward_max: most, .. } = self.config;
+        let Report { is_private, epsilon_spent, delta_spent, epsilon_left, .. } = self.report;
+        let (epsilon, delta) = self.bound().unzip();
         let rho = if let PrivacyLoss::Zcdp(rho) = self.loss { Some(rho) } else { None };
-        let (model, trusted) = self.model();
-        let data = format!("rewards in [{}, {}]", self.config.reward_min, self.config.reward_max);
-        let Report { epsilon_spent, delta_spent, epsilon_left, .. } = self.report;
-        let basic = "name description intended_use data_curator data_product_type publication_date".split(' ');
-        let mut json = Json::default();
-        json.object("deployment", |json| {
-            json.object("basic", |json| basic.for_each(|field| json.null(field)));
-            json.object("dp_variant", |json| {
-                json.text("name", self.variant());
-                json.text("data_domain", &data);
-                json.text("unprotected_quantities", self.unprotected());
-            });
-            json.object("privacy_loss", |json| {
-                json.text("privacy_unit", self.unit());
-                json.text("privacy_unit_description", &self.unit_in_words());
-                json.object("privacy_parameters", |json| {
-                    json.number("epsilon", bound.map(|bound| bound.0));
-                    json.number("delta", bound.map(|bound| bound.1));
-                    json.number("rho", rho);
-                });
-                json.text("privacy_parameters_description", &self.inequality());
-            });
-            json.object("deployment_model", |json| {
-                json.text("model_name", model);
-                json.text("model_name_description", &format!("trusted: {trusted}"));
-                json.text("release_type", "continual");
-                json.text("release_type_description", self.released());
-            });
-            json.object("accounting", |json| {
-                json.text("composition", self.composition());
-                json.text("post_processing", POST_PROCESSING);
-            });
-            json.object("implementation", |json| {
-                json.text("pre_processing_eda_hyperparameter_tuning", DUTIES);
-                json.text("mechanisms", self.mechanism());
-                json.null("justification");
-            });
-        });
-        json.object("libdpb", |json| {
-            json.text("version", env!("CARGO_PKG_VERSION"));
-            json.text("policy", self.algorithm.name());
-            json.word("is_private", if self.report.is_private { "true" } else { "false" });
-            json.number("epsilon_spent", Some(epsilon_spent));
-            json.number("delta_spent", Some(delta_spent));
-            json.number("epsilon_left", Some(epsilon_left));
-            json.text("audit", AUDIT);
-        });
-        format!("{{{}}}\n", json.0)
+        let [epsilon, delta, rho] = [epsilon, delta, rho].map(number);
+        let [spent, at_delta, left] = [epsilon_spent, delta_spent, epsilon_left].map(|known| number(Some(known)));
+        let (variant, unit, unit_in_words) = (self.variant(), self.unit(), self.unit_in_words());
+        let ((model, trusted), (released, unprotected)) = (self.model(), self.released());
+        let (inequality, composition, mechanism) = (self.inequality(), self.composition(), self.mechanism());
+        let (version, policy) = (env!("CARGO_PKG_VERSION"), self.algorithm.name());
+        // Texts are of this file, without quotation marks, backslashes and ends of lines.
+        let shown = format!(
+            r#"{{
+            "deployment":{{
+                "basic":{{
+                    "name":null,
+                    "description":null,
+                    "intended_use":null,
+                    "data_curator":null,
+                    "data_product_type":null,
+                    "publication_date":null
+                }},
+                "dp_variant":{{
+                    "name":"{variant}",
+                    "data_domain":"rewards in [{least}, {most}]",
+                    "unprotected_quantities":"{unprotected}"
+                }},
+                "privacy_loss":{{
+                    "privacy_unit":"{unit}",
+                    "privacy_unit_description":"{unit_in_words}",
+                    "privacy_parameters":{{"epsilon":{epsilon},"delta":{delta},"rho":{rho}}},
+                    "privacy_parameters_description":"{inequality}"
+                }},
+                "deployment_model":{{
+                    "model_name":"{model}",
+                    "model_name_description":"trusted: {trusted}",
+                    "release_type":"continual",
+                    "release_type_description":"{released}"
+                }},
+                "accounting":{{
+                    "composition":"{composition}",
+                    "post_processing":"{POST_PROCESSING}"
+                }},
+                "implementation":{{
+                    "pre_processing_eda_hyperparameter_tuning":"{DUTIES}",
+                    "mechanisms":"{mechanism}",
+                    "justification":null
+                }}
+            }},
+            "libdpb":{{
+                "version":"{version}",
+                "policy":"{policy}",
+                "is_private":{is_private},
+                "epsilon_spent":{spent},
+                "delta_spent":{at_delta},
+                "epsilon_left":{left},
+                "audit":"{AUDIT}"
+            }}
+            }}"#
+        );
+        shown.lines().map(str::trim_start).collect::<String>() + "\n"
     }
 
     fn inequality(&self) -> String {
@@ -245,67 +253,35 @@ impl fmt::Display for Statement {
                 "NOT PRIVATE: this bandit has a test seed or a policy without privacy. Publish nothing of it."
             );
         };
+        let Config { reward_min: least, reward_max: most, private_features, .. } = self.config;
         let Report { epsilon_spent, delta_spent, epsilon_left, .. } = self.report;
-        let (model, trusted) = self.model();
+        let (unit, unit_in_words, inequality) = (self.unit(), self.unit_in_words(), self.inequality());
+        let ((model, trusted), (released, unprotected)) = (self.model(), self.released());
+        let (composition, mechanism) = (self.composition(), self.mechanism());
+        let unseen = if private_features { " but those of the unit" } else { "" };
         writeln!(
             to,
-            "Purpose. The service chooses options, and learns from rewards in [{}, {}] which are best. Learning is \
-            differentially private.\n",
-            self.config.reward_min, self.config.reward_max
-        )?;
-        writeln!(to, "Unit. {}: {}.\n", self.unit(), self.unit_in_words())?;
-        writeln!(to, "Bound. Epsilon is {epsilon}, delta is {delta}. {}\n", self.inequality())?;
-        writeln!(
-            to,
-            "Adversary. Somebody who sees all decisions{} and publications, chooses requests by what they have seen, \
-            and knows all rewards but those of the unit. They cannot break the cipher ChaCha20, which noise is drawn from.\n",
-            if self.config.private_features { " but those of the unit" } else { "" }
-        )?;
-        writeln!(
-            to,
-            "Composition. {} Releases of other systems, and of other bandits that see the same people, add to it.\n",
-            self.composition()
-        )?;
-        writeln!(to, "Trust. {model} model; trusted: {trusted}.\n")?;
-        writeln!(to, "Released: {}. {POST_PROCESSING}\n", self.released())?;
-        writeln!(to, "Not protected: {}.\n", self.unprotected())?;
-        writeln!(to, "Mechanism: {}.\n", self.mechanism())?;
-        writeln!(
-            to,
-            "So far at most {epsilon_spent} of epsilon is spent, at delta {delta_spent}; left: {epsilon_left}.\n"
-        )?;
-        writeln!(to, "The operator's part. {DUTIES}\n")?;
-        writeln!(to, "Evidence: {AUDIT}.")
+            "Purpose. The service chooses options, and learns from rewards in [{least}, {most}] which are best. Learning is \
+            differentially private.\n\n\
+            Unit. {unit}: {unit_in_words}.\n\n\
+            Bound. Epsilon is {epsilon}, delta is {delta}. {inequality}\n\n\
+            Adversary. Somebody who sees all decisions{unseen} and publications, chooses requests by what they have seen, \
+            and knows all rewards but those of the unit. They cannot break the cipher ChaCha20, which noise is drawn \
+            from.\n\n\
+            Composition. {composition} Releases of other systems, and of other bandits that see the same people, add to \
+            it.\n\n\
+            Trust. {model} model; trusted: {trusted}.\n\n\
+            Released: {released}. {POST_PROCESSING}\n\n\
+            Not protected: {unprotected}.\n\n\
+            Mechanism: {mechanism}.\n\n\
+            So far at most {epsilon_spent} of epsilon is spent, at delta {delta_spent}; left: {epsilon_left}.\n\n\
+            The operator's part. {DUTIES}\n\n\
+            Evidence: {AUDIT}."
+        )
     }
 }
 
-/// The members of an object so far. Texts are of this file, without quotation marks and backslashes.
-#[derive(Default)]
-struct Json(String);
-
-impl Json {
-    fn word(&mut self, name: &str, value: &str) {
-        let comma = if self.0.is_empty() { "" } else { "," };
-        let _ = write!(self.0, "{comma}\"{name}\":{value}"); // a String takes all
-    }
-
-    fn text(&mut self, name: &str, value: &str) {
-        self.word(name, &format!("\"{value}\""));
-    }
-
-    /// A number; what is infinite or has no bound is null.
-    fn number(&mut self, name: &str, value: Option<f64>) {
-        let value = value.filter(|value| value.is_finite());
-        self.word(name, &value.map_or("null".to_owned(), |value| format!("{value:?}")));
-    }
-
-    fn null(&mut self, name: &str) {
-        self.word(name, "null");
-    }
-
-    fn object(&mut self, name: &str, members: impl FnOnce(&mut Json)) {
-        let mut inner = Json::default();
-        members(&mut inner);
-        self.word(name, &format!("{{{}}}", inner.0));
-    }
+/// A number in JSON. What is infinite or has no bound is null.
+fn number(value: Option<f64>) -> String {
+    value.filter(|value| value.is_finite()).map_or("null".to_owned(), |value| format!("{value:?}"))
 }
