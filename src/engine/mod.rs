@@ -175,22 +175,27 @@ impl Engine {
     /// Ends a decision whose place another one needs.
     #[inline(never)]
     fn end_due(&mut self, due: u64) -> Option<Event> {
-        if self.private_from.is_some_and(|first| due < first.max(self.ended())) {
+        if self.private_from.is_some_and(|first| due < first.max(self.over())) {
             return None;
         }
         let place = self.place(due);
-        let mut held = None;
-        if let Some(extras) = &mut self.extras {
-            if extras.times.is_some() {
-                return self.push_out(due);
+        let held = match self.extras.as_deref_mut() {
+            None => None,
+            // Its window on the caller's clock may not be over. It expires, whether it has a reward or not.
+            Some(SlotExtras { held, times: Some(times), .. }) => {
+                times.first = times.first.max(due + 1);
+                held[place] = Earned::NOTHING;
+                None
             }
-            if let Some(settlement) = &mut extras.settlement
-                && !settlement.follows(due)
-            {
-                settlement.settle(&mut self.ring, &mut extras.held, due, self.counts.decisions);
+            Some(extras) => {
+                if let Some(settlement) = &mut extras.settlement
+                    && !settlement.follows(due)
+                {
+                    settlement.settle(&mut self.ring, &mut extras.held, due, self.counts.decisions);
+                }
+                extras.take_held(place)
             }
-            held = extras.take_held(place);
-        }
+        };
         self.end(place, held)
     }
 
@@ -218,17 +223,6 @@ impl Engine {
             self.answered += 1;
         }
         learned.then_some(Event::Answered(pull, reward))
-    }
-
-    /// Ends a decision whose place another one needs, and whose window on the caller's clock may not be over. It
-    /// expires, whether it has a reward or not.
-    fn push_out(&mut self, sequence: u64) -> Option<Event> {
-        let place = self.place(sequence);
-        if let Some(SlotExtras { held, times: Some(times), .. }) = self.extras.as_deref_mut() {
-            times.first = times.first.max(sequence + 1);
-            held[place] = Earned::NOTHING;
-        }
-        self.end(place, None)
     }
 
     /// Sets the caller's clock, and returns the ticks that pass: see [`CallerClock`]. Call [`expire_windows`](Self::expire_windows)
@@ -368,7 +362,7 @@ impl Engine {
     #[inline(never)]
     pub fn add_part(&mut self, ticket: u64, part: u32, value: f64) -> Result<()> {
         let amount = match self.extras.as_ref().and_then(|extras| extras.parts()) {
-            Some(parts) => parts.quantize(part, value),
+            Some(parts) => parts.scales.quantize(part, value),
             None if part == 0 => Err(Error::InvalidReward),
             None => Err(Error::config("part", "must be 0 without config.parts", part)),
         };
@@ -438,12 +432,6 @@ impl Engine {
         times.map_or(sequence, |times| times.stamps[self.place(sequence)])
     }
 
-    /// With windows on the caller's clock, decisions before this one have ended; otherwise 0.
-    fn ended(&self) -> u64 {
-        let times = self.extras.as_ref().and_then(|extras| extras.times.as_ref());
-        times.map_or(0, |times| times.first)
-    }
-
     /// Decisions before this one are over.
     fn over(&self) -> u64 {
         match self.extras.as_deref() {
@@ -465,16 +453,15 @@ impl Engine {
         if let Some(extras) = &mut self.extras {
             extras.drop_held(place);
         }
-        let slot = &self.ring[place];
+        let pull = SlotExtras::pull(&self.extras, place, slot);
         if self.private_from.is_some() {
-            return Event::Withdrawn(SlotExtras::pull(&self.extras, place, slot));
+            return Event::Withdrawn(pull);
         }
         self.counts.cancelled += 1;
         if learned {
             self.extend_row();
         }
-        let slot = &self.ring[place];
-        Event::Unplayed { pull: SlotExtras::pull(&self.extras, place, slot), learned }
+        Event::Unplayed { pull, learned }
     }
 
     /// Decisions in a row from which on there is an outage. A service that cancels many decisions, because most auctions are
@@ -560,20 +547,11 @@ impl Engine {
     #[cold]
     fn refuse(&mut self, ticket: u64) -> Error {
         let issued = self.counts.decisions;
-        match self.key.open(ticket).filter(|&sequence| sequence < issued) {
-            None => {
-                self.refusals.unknown += 1;
-                Error::UnknownTicket
-            }
-            Some(sequence) if self.start(sequence) < self.over() => {
-                self.refusals.late += 1;
-                Error::Expired
-            }
-            Some(_) => {
-                self.refusals.duplicates += 1;
-                Error::Duplicate
-            }
-        }
+        self.refused(match self.key.open(ticket).filter(|&sequence| sequence < issued) {
+            None => Error::UnknownTicket,
+            Some(sequence) if self.start(sequence) < self.over() => Error::Expired,
+            Some(_) => Error::Duplicate,
+        })
     }
 }
 

@@ -17,7 +17,7 @@ pub struct Settlement {
 
 /// Which parts have come.
 pub struct Parts {
-    scales: PartScales,
+    pub scales: PartScales,
     /// A bit for each part of each slot's decision.
     reported: WipedVec<u8>,
 }
@@ -25,11 +25,6 @@ pub struct Parts {
 impl Parts {
     pub fn new(slots: usize, scales: PartScales) -> Result<Parts> {
         Ok(Parts { scales, reported: WipedVec::new(slots, |_| 0)? })
-    }
-
-    /// As [`PartScales::quantize`].
-    pub fn quantize(&self, part: u32, value: f64) -> Result<Earned> {
-        self.scales.quantize(part, value)
     }
 
     /// Notes that a part of a slot's decision has come.
