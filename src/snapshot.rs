@@ -139,22 +139,18 @@ impl Writer {
         }
     }
 
-    /// Writes items that each take the same number of bytes. The counting pass reads only the first.
-    pub fn alike<T>(&mut self, items: impl ExactSizeIterator<Item = T>, mut each: impl FnMut(&mut Writer, T)) {
-        let (before, many) = (self.length(), items.len());
-        for item in items {
-            each(self, item);
-            if let Writer::Counting(length) = self {
-                *length += (*length - before) * (many - 1);
-                return;
-            }
+    /// Writes numbers. The counting pass reads none.
+    pub fn u64s(&mut self, numbers: impl ExactSizeIterator<Item = u64>) {
+        match self {
+            Writer::Counting(length) => *length += size_of::<u64>() * numbers.len(),
+            Writer::Writing(_) => numbers.for_each(|number| self.u64(number)),
         }
     }
 
     /// Writes counts of decisions. Returns where they are, for [`uncount`](Self::uncount).
     pub fn counts(&mut self, counts: impl ExactSizeIterator<Item = u64>) -> usize {
         let at = self.length();
-        self.alike(counts, Writer::u64);
+        self.u64s(counts);
         at
     }
 
@@ -284,6 +280,18 @@ impl<'a> Reader<'a> {
     pub fn length(&mut self, each: usize) -> Result<usize> {
         let length = self.u32()? as usize;
         if length.saturating_mul(each) <= self.rest.len() { Ok(length) } else { Err(Error::Corrupt) }
+    }
+
+    /// Reads so many items.
+    ///
+    /// # Errors
+    /// `NoMemory`; the errors of `read`.
+    pub fn list<T>(&mut self, length: usize, read: impl Fn(&mut Reader<'a>) -> Result<T>) -> Result<Vec<T>> {
+        let mut list = memory::try_with_capacity(length)?;
+        for _ in 0..length {
+            list.push(read(self)?);
+        }
+        Ok(list)
     }
 
     /// The number of bytes that are left.

@@ -6,7 +6,6 @@ use crate::config::{Config, Scope};
 use crate::engine::Counts;
 use crate::error::{Error, Result};
 use crate::ledger::peers::PeerId;
-use crate::memory;
 use crate::moving::Archive;
 use crate::policy::{Algorithm, Pull};
 use crate::privacy::PrivacyLoss;
@@ -109,7 +108,7 @@ impl Bandit {
             to.uncount(counts, learner.as_ref().map_or(pull.arm(), |learner| learner.arm_of(pull)) as usize);
         }
         let added = catalog(&mut **policy).arms.map_or(&[][..], |roster| &roster.added);
-        to.alike(added.iter().copied(), Writer::u64);
+        to.u64s(added.iter().copied());
     }
 
     /// Creates a handle that continues from a [`snapshot`](Self::snapshot), with the configuration in it and fresh
@@ -261,16 +260,9 @@ impl SnapshotHead {
         let (counts, now) = (Counts::load(from)?, from.u64()?);
         let arms = from.length(size_of::<u64>())?;
         let added = arms.checked_sub(config.arms as usize).ok_or(Error::Corrupt)?;
-        let mut pulls = memory::try_with_capacity(arms)?;
-        for _ in 0..arms {
-            pulls.push(from.count()?);
-        }
-        let mut ids = memory::try_with_capacity(added)?;
-        for _ in 0..added {
-            ids.push(from.u64()?);
-        }
-        ensure(ids.iter().all(|&id| id >= config.arms.into()))?;
-        Ok(SnapshotHead { algorithm, config, seeded, generation, origin, periods, counts, now, pulls, added: ids })
+        let (pulls, added) = (from.list(arms, Reader::count)?, from.list(added, Reader::u64)?);
+        ensure(added.iter().all(|&id| id >= config.arms.into()))?;
+        Ok(SnapshotHead { algorithm, config, seeded, generation, origin, periods, counts, now, pulls, added })
     }
 
     fn id(&self) -> PeerId<'_> {

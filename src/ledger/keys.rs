@@ -50,11 +50,7 @@ impl Keys {
 /// `Corrupt`; `NoMemory`.
 pub(crate) fn read(from: &mut Reader) -> Result<Vec<u64>> {
     let length = from.length(size_of::<u64>())?;
-    let mut keys = try_with_capacity(length)?;
-    for _ in 0..length {
-        keys.push(from.u64()?);
-    }
-    Ok(keys)
+    from.list(length, Reader::u64)
 }
 
 impl Deref for Keys {

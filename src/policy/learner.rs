@@ -355,7 +355,7 @@ fn read_peer<L: Learner>(config: &Config, id: &PeerId, from: &mut Reader) -> Res
 fn save_pulls<L: Learner>(learner: &mut L, to: &mut Writer, pending: &mut dyn Iterator<Item = Pull>) {
     let Ledger { keys, cells, .. } = learner.ledger();
     to.u32(keys.len() as u32);
-    to.alike(keys.iter().copied(), Writer::u64);
+    to.u64s(keys.iter().copied());
     let (rows, arms) = (cells.rows(), cells.arms());
     let pulls = |place| cells[(place / arms, place % arms)].pulls().map_or(0, |pulls| *pulls);
     let counts = to.counts((arms..rows * arms).map(pulls));

@@ -59,7 +59,7 @@ fn read_book(rows: usize, features: usize, with: &mut Archive) -> Result<Codeboo
 /// Moves the codebook, which is public.
 pub(super) fn persist_book(policy: &mut PrivateLinear, with: &mut Archive) -> Result<()> {
     if let Archive::Out(to) = with {
-        to.alike(policy.book.rows().iter().copied(), crate::snapshot::Writer::f32);
+        policy.book.rows().iter().for_each(|&number| to.f32(number));
         return Ok(());
     }
     let book = read_book(policy.book.len(), policy.book.features(), with)?;

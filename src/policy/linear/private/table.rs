@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::ledger::cells::OpenSum;
 use crate::ledger::open::{Batch, RawSum};
-use crate::memory::{WipedVec, try_with_capacity};
+use crate::memory::WipedVec;
 use crate::moving::persist;
 use crate::noise::NoiseSource;
 use crate::reward::Reward;
@@ -106,10 +106,7 @@ impl OpenSum for CellTable {
         ensure((1..=Batch::MAX_QUOTA).contains(&count))?;
         let models = from.length(size_of::<u64>())?;
         let mut part = if models == 0 { CellTable::pilot()? } else { CellTable::new(self.rows) };
-        part.ids = try_with_capacity(models)?;
-        for _ in 0..models {
-            part.ids.push(from.u64()?);
-        }
+        part.ids = from.list(models, Reader::u64)?;
         if models > 0 {
             let sums = models.checked_mul(2 * self.rows).filter(|sums| sums * 8 <= from.left());
             part.sums = WipedVec::new(sums.ok_or(Error::Corrupt)?, |_| RawSum::default())?;
