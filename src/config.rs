@@ -454,23 +454,6 @@ impl Config {
         Gaussian::new(rho, sensitivity).map_err(refused)
     }
 
-    /// Charges the budget, if there is one, with what a handle may cost one user over all restarts. This is the last
-    /// step of making a handle. `continues`: from the state of a handle of this origin. `begun`: periods of users that
-    /// earlier generations counted; used only where this one counts none.
-    pub(crate) fn charge(
-        &self,
-        origin: u64,
-        continues: bool,
-        seeded: bool,
-        begun: u32,
-        loss: impl FnOnce(&Config) -> Result<PrivacyLoss>,
-    ) -> Result<()> {
-        let Some(budget) = &self.budget else { return Ok(()) };
-        let periods = if self.expected_users > 0 { self.budget_periods } else { begun };
-        let loss = if seeded { PrivacyLoss::Unbounded } else { loss(self)?.of_periods(periods.into()) };
-        budget.charge_handle(origin, continues, loss)
-    }
-
     /// What one user loses, with all rewards, if each is released once with [`noise`](Self::noise).
     pub(crate) fn loss(&self) -> Result<PrivacyLoss> {
         let m = f64::from(self.contributions_per_user);

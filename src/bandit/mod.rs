@@ -17,6 +17,7 @@ use crate::error::{Error, Result, Value, check_share};
 use crate::ledger::roster::Roster;
 use crate::memory::WipedVec;
 use crate::policy::{Algorithm, PolicyCounts, Prior, lift, price_of_merges};
+use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::request::{Offers, Request};
 use crate::reward::RewardRange;
@@ -85,10 +86,21 @@ impl Bandit {
         if config.private_features && config.codebook.is_none() {
             return Err(Error::config("codebook", "must be set with private_features", Value::Null));
         }
-        let bandit = Self::made(algorithm, config)?;
-        let origin = bandit.lock.lock()?.origin;
-        config.charge(origin, false, config.test_seed.is_some(), 1, |config| algorithm.lifetime_loss(config))?;
+        let mut bandit = Self::made(algorithm, config)?;
+        bandit.charge(config, false)?;
         Ok(bandit)
+    }
+
+    /// Charges the budget, if there is one, with what a handle may cost one user over all restarts. This is the last
+    /// step of making a handle. `continues`: from the state of a handle that was charged.
+    fn charge(&mut self, config: &Config, continues: bool) -> Result<()> {
+        let Some(budget) = &config.budget else { return Ok(()) };
+        let state = self.lock.get_mut()?;
+        let loss = match state.seeded {
+            true => PrivacyLoss::Unbounded,
+            false => state.loss_of_unit(self.algorithm.lifetime_loss(config)?, config),
+        };
+        budget.charge_handle(state.origin, continues, loss)
     }
 
     /// Creates a bandit without charging the budget.

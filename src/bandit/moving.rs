@@ -207,11 +207,9 @@ impl Bandit {
         if led || contributes > 0 {
             state.continue_duty(contributes)?;
         }
-        config.charge(head.origin, true, state.seeded, state.periods.begun, |config| {
-            head.algorithm.lifetime_loss(config)
-        })?;
+        bandit.charge(&config, true)?;
         if receiver == 0 {
-            state.lifecycle = Lifecycle::Held;
+            bandit.lock.get_mut()?.lifecycle = Lifecycle::Held;
         } else if !Receiver::forget(receiver) {
             return Err(no_receiver());
         }

@@ -179,9 +179,7 @@ impl Bandit {
             (error, _) => error,
         })?;
         from.finish()?;
-        config.charge(head.origin, false, state.seeded, state.periods.begun, |config| {
-            head.algorithm.lifetime_loss(config)
-        })?;
+        bandit.charge(&config, false)?;
         Ok(bandit)
     }
 
