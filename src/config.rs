@@ -81,12 +81,6 @@ impl TryFrom<u32> for Clock {
     }
 }
 
-impl From<Clock> for Value {
-    fn from(clock: Clock) -> Value {
-        Value::from(clock as u32)
-    }
-}
-
 impl Packed for PartWeights {
     fn pack(self, to: &mut &mut [u8]) {
         self.into_iter().for_each(|weight| weight.pack(to));
@@ -195,6 +189,9 @@ macro_rules! fields {
                 show: <$type as Packed>::show,
             },)*];
 
+            /// The length of the packed fields.
+            const BYTES: usize = 0 $(+ size_of::<$type>())*;
+
             /// Gives a field its default.
             pub(crate) fn reset(&mut self, field: &str) {
                 $(if field == stringify!($name) {
@@ -203,8 +200,8 @@ macro_rules! fields {
             }
 
             /// Packs all fields that a snapshot keeps.
-            fn pack(&self) -> [u8; PackedConfig::BYTES] {
-                let mut packed = [0; PackedConfig::BYTES];
+            fn pack(&self) -> [u8; Self::BYTES] {
+                let mut packed = [0; Self::BYTES];
                 let rest = &mut &mut packed[..];
                 $(self.$name.pack(rest);)*
                 packed
@@ -467,18 +464,9 @@ impl Config {
 }
 
 /// A configuration as a handle keeps it: packed as in a snapshot. Seed, fleet key and budget are not in it.
-pub(crate) struct PackedConfig([u8; PackedConfig::BYTES]);
+pub(crate) struct PackedConfig([u8; Config::BYTES]);
 
 impl PackedConfig {
-    const BYTES: usize = {
-        let (mut bytes, mut at) = (0, 0);
-        while at < Config::FIELDS.len() {
-            bytes += Config::FIELDS[at].bytes;
-            at += 1;
-        }
-        bytes
-    };
-
     pub fn of(config: &Config) -> PackedConfig {
         PackedConfig(config.pack())
     }
@@ -509,12 +497,6 @@ pub(crate) fn check_arms(arms: usize, most: u32) -> Result<()> {
 #[cfg(test)]
 mod later {
     use super::*;
-
-    struct PackedConfig;
-
-    impl PackedConfig {
-        const BYTES: usize = 4 + 8 + 8 + 4;
-    }
 
     fields! {
         /// Arms.
