@@ -173,9 +173,8 @@ impl Bandit {
         if state.is_plain() {
             return Ok(state.select());
         }
-        let mut decided = None;
-        state.select_otherwise(1, &mut |decision| decided = Some(decision))?;
-        decided.ok_or(Error::NotStored)
+        state.check_default()?;
+        state.select_as_request().ok_or(Error::Poisoned)
     }
 
     /// Passes `n` such decisions to `each`, under one lock.
@@ -184,8 +183,11 @@ impl Bandit {
     /// As [`select`](Self::select).
     pub fn select_n(&self, n: usize, mut each: impl FnMut(Decision)) -> Result<()> {
         let state = &mut *self.lock.lock()?;
-        if !state.is_plain() {
-            return state.select_otherwise(n, &mut each);
+        if state.is_plain() {
+            (0..n).for_each(|_| each(state.select()));
+        } else {
+            state.check_default()?;
+            (0..n).filter_map(|_| state.select_as_request()).for_each(each);
         }
         (0..n).for_each(|_| each(state.select()));
         Ok(())
@@ -217,9 +219,7 @@ impl Bandit {
         if request.slots != 1 {
             return Err(Error::request("slots", "must be 1 here: see Bandit::select_slots", request.slots));
         }
-        let mut decided = None;
-        self.lock.lock()?.decide(request, &mut |_, decision| decided = Some(decision))?;
-        decided.ok_or(Error::Poisoned)
+        self.lock.lock()?.decide_one(request)
     }
 
     /// Decides a request of any number of slots: passes one decision for each slot to `each`, with the slot. The

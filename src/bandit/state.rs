@@ -193,15 +193,12 @@ impl State {
     /// `Unsupported` if the configuration requires a user, a segment or features; `NotStored`.
     #[cold]
     #[inline(never)]
-    pub fn select_otherwise(&mut self, n: usize, each: &mut dyn FnMut(Decision)) -> Result<()> {
+    pub fn check_default(&self) -> Result<()> {
         match self.users {
             // The rewards of a decision without a user would be learned without a limit.
             Some(_) => Err(Error::unconfigured("a default request: config.expected_users is set")),
             None if self.is_plain => Err(Error::NotStored),
-            None if self.offers.is_split() => {
-                (0..n).filter_map(|_| self.select_as_request()).for_each(each);
-                Ok(())
-            }
+            None if self.offers.is_split() => Ok(()),
             None => Err(Error::unconfigured("a default request: config.max_segments or config.features is set")),
         }
     }
@@ -209,7 +206,16 @@ impl State {
     /// Decides a default request like any other. None is refused.
     #[cold]
     #[inline(never)]
-    fn select_as_request(&mut self) -> Option<Decision> {
+    pub fn select_as_request(&mut self) -> Option<Decision> {
+        self.decide_one(&Request::default()).ok()
+    }
+
+    /// Decides a request of one slot.
+    ///
+    /// # Errors
+    /// As [`decide`](Self::decide).
+    #[inline(never)]
+    pub fn decide_one(&mut self, request: &Request) -> Result<Decision> {
         let mut decided = None;
         self.decide(&Request::default(), &mut |_, decision| decided = Some(decision)).ok()?;
         decided

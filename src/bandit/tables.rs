@@ -185,8 +185,10 @@ impl Persist for Versions {
 }
 
 impl State {
-    fn tables(&mut self) -> Result<&mut Versions> {
-        self.tables.as_deref_mut().ok_or_else(|| Error::unconfigured("tables: config.table_capacity is 0"))
+    /// The versions, and the engine with their decisions.
+    fn tables(&mut self) -> Result<(&mut Versions, &mut Engine)> {
+        let none = || Error::unconfigured("tables: config.table_capacity is 0");
+        Ok((self.tables.as_deref_mut().ok_or_else(none)?, &mut self.engine))
     }
 
     /// The decision of an id, as its record returned it.
@@ -202,8 +204,7 @@ impl State {
     }
 
     fn record(&mut self, version: u64, id: u64, request: &Request) -> Result<Decision> {
-        self.tables()?;
-        let State { engine, tables: Some(tables), .. } = self else { return Err(Error::Poisoned) };
+        let (tables, engine) = self.tables()?;
         if !tables.is_open(version, engine) {
             return Err(engine.refused(Error::Expired));
         }
@@ -221,17 +222,14 @@ impl State {
             return Err(Error::request("eligible_len", "must be 1, the arm that was shown, and slots 1", arms));
         }
         let sequence = engine.counts().decisions;
-        let mut decided = None;
         let chosen = Request { values: None, costs: None, abstain: false, ..*request };
-        self.decide(&chosen, &mut |_, decision| decided = Some(decision))?;
-        self.tables()?.insert(IdRecord { version, id, sequence }, entry);
-        let decision = decided.ok_or(Error::Poisoned)?;
+        let decision = self.decide_one(&chosen)?;
+        self.tables()?.0.insert(IdRecord { version, id, sequence }, entry);
         Ok(Decision { propensity: f64::NAN, phase: 0, ..decision })
     }
 
     fn find(&mut self, version: u64, id: u64) -> Result<Decision> {
-        self.tables()?;
-        let State { engine, tables: Some(tables), .. } = self else { return Err(Error::Poisoned) };
+        let (tables, engine) = self.tables()?;
         match tables.at(tables.entry(version, id)) {
             Some(sequence) => self.recorded(sequence),
             None if tables.is_open(version, engine) => Err(engine.refused(Error::UnknownTicket)),
@@ -279,10 +277,9 @@ impl Bandit {
     pub fn table_begin(&self, grace: u64) -> Result<u64> {
         let state = &mut *self.lock.lock()?;
         state.arms()?;
-        let (now, node) = (state.engine.ticks(), state.engine.node());
-        let tables = state.tables()?;
-        tables.begin(now, grace);
-        Ok(u64::from(node) << BITS | tables.number(tables.begun))
+        let (tables, engine) = state.tables()?;
+        tables.begin(engine.ticks(), grace);
+        Ok(u64::from(engine.node()) << BITS | tables.number(tables.begun))
     }
 
     /// Records a decision that was made elsewhere, by a version of this handle's table: it becomes an open decision like any
