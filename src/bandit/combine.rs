@@ -47,7 +47,6 @@ impl Bandit {
     /// `Unsupported` without [`fleet_key`](Config::fleet_key); `Poisoned` after an internal failure.
     pub fn lead(&self) -> Result<u64> {
         let state = &mut *self.lock.lock()?;
-        state.sharing()?;
         if state.duty().led() == 0 {
             let generation = state.sharing()?.new_generation();
             state.set_duty(Duty::Leads(generation))?;

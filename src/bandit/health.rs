@@ -70,7 +70,7 @@ pub(super) struct Health {
     /// The reward that took effect last, and how often it did in a row.
     last: Zeroizing<Reward>,
     row: Zeroizing<u16>,
-    /// Decisions of the span that the policy does not learn from.
+    /// With counters of users, the decisions of the span that the policy does not learn from.
     unlearned: u16,
     /// Whether the span before had the warnings EXPIRING and UNLEARNED.
     was_expiring: bool,
@@ -111,17 +111,17 @@ impl Health {
         since(self.began, decisions) >= Self::SPAN
     }
 
-    /// Ends the span. `users`: whether users are counted.
+    /// Ends the span.
     #[cold]
     #[inline(never)]
-    pub fn look(&mut self, counts: Counts, users: bool) {
+    pub fn look(&mut self, counts: Counts) {
         let decisions = since(self.began, counts.decisions);
         self.was_expiring = 2 * since(self.expired, counts.expired) > decisions;
-        self.was_unlearned = users && 100 * decisions.saturating_sub(self.unlearned.into()) < decisions;
+        self.was_unlearned = 100 * decisions.saturating_sub(self.unlearned.into()) < decisions;
         self.begin_span(counts);
     }
 
-    /// Counts a decision that the policy does not learn from.
+    /// Where users are counted, counts a decision that the policy does not learn from.
     pub fn count_unlearned(&mut self) {
         self.unlearned = self.unlearned.saturating_add(1);
     }

@@ -189,7 +189,6 @@ impl Bandit {
             state.check_default()?;
             (0..n).filter_map(|_| state.select_as_request()).for_each(each);
         }
-        (0..n).for_each(|_| each(state.select()));
         Ok(())
     }
 
@@ -344,7 +343,7 @@ impl Bandit {
     pub fn set_prior(&self, arm: u32, mean: f64, strength: f64) -> Result<()> {
         let prior = Prior::new(self.range, mean, strength)?;
         let (state, config) = (&mut *self.lock.lock()?, self.config.config()?);
-        let learner = state.check_live(arm, "arm", "a prior")?;
+        let learner = state.check_live(arm, "a prior")?;
         self.algorithm.check_prior(&config)?;
         learner.set_prior(arm, prior);
         Ok(())
@@ -358,7 +357,7 @@ impl Bandit {
     /// after an internal failure.
     pub fn retire_arm(&self, arm: u32) -> Result<()> {
         let state = &mut *self.lock.lock()?;
-        let learner = state.check_live(arm, "arm", "retiring an arm: its arms are fixed")?;
+        let learner = state.check_live(arm, "retiring an arm: its arms are fixed")?;
         if arm == 0 && self.config.config()?.control_share > 0.0 {
             return Err(Error::request("arm", "must not be the control", arm));
         }
@@ -384,10 +383,7 @@ impl Bandit {
     /// [`diagnostics`](Self::diagnostics). `Poisoned` after an internal failure.
     #[inline]
     pub fn update(&self, ticket: u64, reward: f64) -> Result<()> {
-        match self.range.quantize(reward) {
-            Ok(reward) => self.lock.lock()?.update(ticket, reward),
-            Err(_) => self.lock.lock()?.engine.add_part(ticket, 0, reward),
-        }
+        self.report_part(&mut *self.lock.lock()?, ticket, 0, reward)
     }
 
     /// Reports a part of the reward of a decision: with [`Config::parts`] a ticket takes each part once, in any order, until
@@ -416,9 +412,14 @@ impl Bandit {
     /// # }
     /// ```
     pub fn update_part(&self, ticket: u64, part: u32, value: f64) -> Result<()> {
+        self.report_part(&mut *self.lock.lock()?, ticket, part, value)
+    }
+
+    #[inline(always)] // into its three callers
+    fn report_part(&self, state: &mut State, ticket: u64, part: u32, value: f64) -> Result<()> {
         match self.range.quantize(value) {
-            Ok(reward) if part == 0 => self.lock.lock()?.update(ticket, reward),
-            _ => self.lock.lock()?.engine.add_part(ticket, part, value),
+            Ok(reward) if part == 0 => state.update(ticket, reward),
+            _ => state.engine.add_part(ticket, part, value),
         }
     }
 
@@ -433,10 +434,7 @@ impl Bandit {
     ) -> Result<()> {
         let state = &mut *self.lock.lock()?;
         for (ticket, reward) in answers {
-            each(match self.range.quantize(reward) {
-                Ok(reward) => state.update(ticket, reward),
-                Err(_) => state.engine.add_part(ticket, 0, reward),
-            });
+            each(self.report_part(state, ticket, 0, reward));
         }
         Ok(())
     }

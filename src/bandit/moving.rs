@@ -1,7 +1,6 @@
 //! Ending a handle for another one that continues with all of its state: see [`crate::moving`].
 
 use super::Bandit;
-use super::fleet::Sharing;
 use super::persist::{SnapshotHead, check_policy};
 use super::state::State;
 use crate::config::{Config, Scope};
@@ -145,13 +144,8 @@ impl Bandit {
                 |to| {
                     self.save_head(state, to);
                     to.u64(now());
-                    let (led, contributes) = match duty {
-                        Duty::Alone => (0, 0),
-                        Duty::Leads(_) => (1, 0),
-                        Duty::Contributes(generation) => (0, generation),
-                    };
-                    to.u8(led);
-                    to.u64(contributes);
+                    to.u8((duty.led() > 0).into());
+                    to.u64(if duty.contributes() { duty.generation() } else { 0 });
                     state.persist(&mut Archive::Out(to))?;
                     Ok(())
                 },
@@ -205,7 +199,9 @@ impl Bandit {
         from.finish()?;
         state.periods.check()?;
         if led || contributes > 0 {
-            state.continue_duty(contributes)?;
+            // It contributes as a new sender. A leader is alone.
+            state.sharing()?.renew_sender();
+            state.set_duty(if contributes > 0 { Duty::Contributes(contributes) } else { Duty::Alone })?;
         }
         bandit.charge(&config, true)?;
         if receiver == 0 {
@@ -249,15 +245,6 @@ impl Bandit {
         let number = receiver.0;
         open.push(receiver);
         Ok(number)
-    }
-}
-
-impl State {
-    /// Goes on contributing to this generation as a new sender, or is alone.
-    fn continue_duty(&mut self, generation: u64) -> Result<()> {
-        let duty = if generation > 0 { Duty::Contributes(generation) } else { Duty::Alone };
-        self.sharing().map(Sharing::renew_sender)?;
-        self.set_duty(duty)
     }
 }
 

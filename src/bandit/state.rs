@@ -136,16 +136,9 @@ fn apply(policy: &mut dyn Policy, pulls: &mut [u64], health: &mut Health, event:
 
 /// Processes the decision that must leave the ring for the decision that follows `ahead` others.
 #[inline(always)]
-fn make_room(
-    engine: &mut Engine,
-    policy: &mut dyn Policy,
-    pulls: &mut [u64],
-    health: &mut Health,
-    counts_users: bool,
-    ahead: u64,
-) {
+fn make_room(engine: &mut Engine, policy: &mut dyn Policy, pulls: &mut [u64], health: &mut Health, ahead: u64) {
     if health.is_due(engine.counts().decisions) {
-        health.look(engine.counts(), counts_users);
+        health.look(engine.counts());
     }
     if let Some(event) = engine.make_room(ahead) {
         apply(policy, pulls, health, event);
@@ -187,7 +180,7 @@ impl State {
         self.is_plain && self.periods.is_ready()
     }
 
-    /// Decides default requests that [`select`](Self::select) cannot decide.
+    /// Checks that a default request can be decided, though not by [`select`](Self::select).
     ///
     /// # Errors
     /// `Unsupported` if the configuration requires a user, a segment or features; `NotStored`.
@@ -217,8 +210,8 @@ impl State {
     #[inline(never)]
     pub fn decide_one(&mut self, request: &Request) -> Result<Decision> {
         let mut decided = None;
-        self.decide(&Request::default(), &mut |_, decision| decided = Some(decision)).ok()?;
-        decided
+        self.decide(request, &mut |_, decision| decided = Some(decision))?;
+        decided.ok_or(Error::Poisoned)
     }
 
     /// Decides a request: passes its decisions to `each`, with their slots.
@@ -228,7 +221,7 @@ impl State {
     #[inline(always)] // into its callers: a decision that is returned through memory costs more than its choice
     pub fn decide(&mut self, request: &Request, each: &mut impl FnMut(usize, Decision)) -> Result<()> {
         let learned = self.choose_for(request)?;
-        let State { engine, policy, pulls, offers, health, is_private, .. } = self;
+        let State { engine, policy, pulls, offers, users, health, is_private, .. } = self;
         for (number, (slot, choice)) in offers.choices().enumerate() {
             let (propensity, phase) = (choice.pull.propensity, choice.pull.phase());
             if choice.arm == NO_ARM {
@@ -240,7 +233,7 @@ impl State {
             let learned = learned && choice.is_learned;
             let ticket = engine.issue_choice(choice, number > 0, learned);
             if !learned {
-                health.count_unlearned();
+                users.iter().for_each(|_| health.count_unlearned());
                 policy.cancel(engine.last_pull());
             }
             each(slot as usize, Decision { ticket, propensity, arm: choice.arm, phase });
@@ -260,7 +253,7 @@ impl State {
         // Nothing has changed before this line.
         for ahead in 0..offer.slots.into() {
             // A decision that must leave the ring may release a batch. It changes no arm and no segment.
-            make_room(engine, &mut **policy, pulls, health, limits.counts_users, ahead);
+            make_room(engine, &mut **policy, pulls, health, ahead);
         }
         offer.is_outage = engine.may_be_outage() && engine.is_outage();
         policy.decide(&mut offer);
@@ -325,10 +318,10 @@ impl State {
         self.policy.weights(&offer, shares)
     }
 
-    /// Checks that the policy supports `what`, and that this arm can be played. `field` has it.
-    pub fn check_live(&mut self, arm: u32, field: &'static str, what: &'static str) -> Result<&mut dyn AnyLearner> {
+    /// Checks that the policy supports `what`, and that this arm can be played.
+    pub fn check_live(&mut self, arm: u32, what: &'static str) -> Result<&mut dyn AnyLearner> {
         let learner = self.learner(what)?;
-        learner.catalog().arms.map_or(Ok(()), |roster| roster.check(&[arm], field))?;
+        learner.catalog().arms.map_or(Ok(()), |roster| roster.check(&[arm], "arm"))?;
         Ok(learner)
     }
 
@@ -385,12 +378,12 @@ impl State {
     /// Processes the decision that must leave the ring for the decision that follows `ahead` others.
     #[inline(always)]
     fn make_room(&mut self, ahead: u64) {
-        let State { engine, policy, pulls, health, users, .. } = self;
-        make_room(engine, &mut **policy, pulls, health, users.is_some(), ahead);
+        let State { engine, policy, pulls, health, .. } = self;
+        make_room(engine, &mut **policy, pulls, health, ahead);
     }
 
     /// Takes a reward.
-    #[inline(always)] // into its two callers
+    #[inline(always)] // into its caller
     pub fn update(&mut self, ticket: u64, reward: Reward) -> Result<()> {
         if let Some(event) = self.engine.answer(ticket, reward)? {
             self.apply(event);
