@@ -14,8 +14,8 @@ use crate::request::Request;
 use crate::snapshot::ensure;
 use crate::users::sip_hash;
 
-/// The versions of one life of a handle, and the ids that have a decision: a queue in the order of the records, and an
-/// index of it.
+/// The versions of one life of a handle, and the ids that have a decision: the last records, each with the number of the
+/// one before it whose id has the same hash.
 pub(super) struct Versions {
     /// The number of this life's version 0, which never begins.
     base: u64,
@@ -23,13 +23,14 @@ pub(super) struct Versions {
     begun: u64,
     /// The tick at which the version before it closes.
     closes: u64,
-    /// Secret, so that nobody can choose ids that make the index slow.
+    /// Secret, so that nobody can choose ids that make the search slow.
     key: [u64; 2],
+    /// The number of records so far. Record n is in place n modulo their length, until another one takes it.
+    count: u64,
     records: WipedVec<IdRecord>,
-    oldest: usize,
-    len: usize,
-    /// For each entry, 1 more than the place of a record, or 0. At most half full; with linear probing.
-    index: WipedVec<u32>,
+    /// For each record the one before it with the same hash, and for each hash the last one: lower halves of their numbers.
+    before: WipedVec<u32>,
+    last: WipedVec<u32>,
 }
 
 /// An id, and the number of its decision.
@@ -65,10 +66,10 @@ impl Versions {
             begun: 0,
             closes: 0,
             key: [left, right],
+            count: 0,
             records: WipedVec::new(most, |_| IdRecord::NONE)?,
-            oldest: 0,
-            len: 0,
-            index: WipedVec::new((2 * most).next_power_of_two(), |_| 0)?,
+            before: WipedVec::new(most, |_| 0)?,
+            last: WipedVec::new(most.next_power_of_two(), |_| 0)?,
         })))
     }
 
@@ -93,73 +94,53 @@ impl Versions {
         }
     }
 
-    /// The first entry of the index where a record may be.
-    #[inline]
-    fn home(&self, version: u64, id: u64) -> usize {
-        sip_hash(&self.key, version ^ id) as usize & (self.index.len() - 1)
+    /// The place of a record.
+    fn place(&self, number: u64) -> usize {
+        (number % self.records.len() as u64) as usize
     }
 
-    /// The entry of a record, or the empty one where it belongs.
-    #[inline]
-    fn entry(&self, version: u64, id: u64) -> usize {
-        let mut entry = self.home(version, id);
-        while let Some(place) = (self.index[entry] as usize).checked_sub(1) {
+    fn hash(&self, version: u64, id: u64) -> usize {
+        sip_hash(&self.key, version ^ id) as usize & (self.last.len() - 1)
+    }
+
+    /// The decision of an id, if it has a record. The search goes from newer records to older ones, and ends where one is
+    /// not kept any more. (A number of long ago may look like that of a kept record. That has another hash.)
+    fn find(&self, version: u64, id: u64) -> Option<u64> {
+        let (mut age, mut number) = (0, self.last[self.hash(version, id)]);
+        loop {
+            let older = u64::from((self.count as u32).wrapping_sub(number));
+            if older <= age || older > self.kept() {
+                return None;
+            }
+            age = older;
+            let place = self.place(self.count - age);
             let record = &self.records[place];
             if record.id == id && record.version == version {
-                break;
+                return Some(record.sequence);
             }
-            entry = (entry + 1) & (self.index.len() - 1);
+            number = self.before[place];
         }
-        entry
     }
 
-    /// The decision of the record at an entry.
-    fn at(&self, entry: usize) -> Option<u64> {
-        let place = (self.index[entry] as usize).checked_sub(1)?;
-        Some(self.records[place].sequence)
+    /// The number of records that are kept.
+    fn kept(&self) -> u64 {
+        self.count.min(self.records.len() as u64)
     }
 
     /// Whether there is room for one more record, perhaps in place of the oldest one: its version is closed and its decision
     /// has ended.
     fn has_room(&self, engine: &Engine) -> bool {
-        let IdRecord { version, sequence, .. } = self.records[self.oldest];
-        !self.is_full() || !self.is_open(version, engine) && engine.pending_at(sequence).is_none()
+        let is_full = self.count >= self.records.len() as u64;
+        let IdRecord { version, sequence, .. } = self.records[self.place(self.count)];
+        !is_full || !self.is_open(version, engine) && engine.pending_at(sequence).is_none()
     }
 
-    fn is_full(&self) -> bool {
-        self.len == self.records.len()
-    }
-
-    /// Adds a record that [has room](Self::has_room). Its entry was empty.
-    fn insert(&mut self, record: IdRecord, mut entry: usize) {
-        let most = self.records.len();
-        if self.is_full() {
-            self.forget_oldest();
-            entry = self.entry(record.version, record.id);
-        }
-        let place = (self.oldest + self.len) % most;
+    /// Adds a record that [has room](Self::has_room).
+    fn insert(&mut self, record: IdRecord) {
+        let (place, hash) = (self.place(self.count), self.hash(record.version, record.id));
         self.records[place] = record;
-        self.index[entry] = place as u32 + 1;
-        self.len += 1;
-    }
-
-    fn forget_oldest(&mut self) {
-        let (IdRecord { version, id, .. }, last) = (self.records[self.oldest], self.index.len() - 1);
-        let mut hole = self.entry(version, id);
-        let mut entry = hole;
-        loop {
-            entry = (entry + 1) & last;
-            let Some(place) = (self.index[entry] as usize).checked_sub(1) else { break };
-            let IdRecord { version, id, .. } = self.records[place];
-            // It moves into the hole unless its search begins after that.
-            if entry.wrapping_sub(self.home(version, id)) & last >= entry.wrapping_sub(hole) & last {
-                self.index[hole] = self.index[entry];
-                hole = entry;
-            }
-        }
-        self.index[hole] = 0;
-        self.oldest = (self.oldest + 1) % self.records.len();
-        self.len -= 1;
+        self.before[place] = std::mem::replace(&mut self.last[hash], self.count as u32);
+        self.count += 1;
     }
 }
 
@@ -168,16 +149,16 @@ impl Persist for Versions {
         with.same(self.records.len())?;
         [&mut self.base, &mut self.begun, &mut self.closes].into_iter().try_for_each(|number| number.persist(with))?;
         self.key.persist(with)?;
-        let (mut len, oldest, most) = (self.len, self.oldest, self.records.len());
-        len.persist(with)?;
-        with.ensure(len <= most)?;
-        with.alike(0..len, |with, n| {
-            let mut record = self.records[(oldest + n) % most];
+        let mut kept = self.kept() as usize;
+        let oldest = self.count - self.kept();
+        kept.persist(with)?;
+        with.ensure(kept <= self.records.len())?;
+        with.alike(0..kept, |with, n| {
+            let mut record = self.records[self.place(oldest + n as u64)];
             record.persist(with)?;
             if with.reads() {
-                let entry = self.entry(record.version, record.id);
-                ensure(self.at(entry).is_none())?;
-                self.insert(record, entry);
+                ensure(self.find(record.version, record.id).is_none())?;
+                self.insert(record);
             }
             Ok(())
         })
@@ -208,8 +189,7 @@ impl State {
         if !tables.is_open(version, engine) {
             return Err(engine.refused(Error::Expired));
         }
-        let entry = tables.entry(version, id);
-        let known = tables.at(entry);
+        let known = tables.find(version, id);
         if let Some(sequence) = known {
             return self.recorded(sequence);
         }
@@ -224,13 +204,13 @@ impl State {
         let sequence = engine.counts().decisions;
         let chosen = Request { values: None, costs: None, abstain: false, ..*request };
         let decision = self.decide_one(&chosen)?;
-        self.tables()?.0.insert(IdRecord { version, id, sequence }, entry);
+        self.tables()?.0.insert(IdRecord { version, id, sequence });
         Ok(Decision { propensity: f64::NAN, phase: 0, ..decision })
     }
 
     fn find(&mut self, version: u64, id: u64) -> Result<Decision> {
         let (tables, engine) = self.tables()?;
-        match tables.at(tables.entry(version, id)) {
+        match tables.find(version, id) {
             Some(sequence) => self.recorded(sequence),
             None if tables.is_open(version, engine) => Err(engine.refused(Error::UnknownTicket)),
             None => Err(engine.refused(Error::Expired)),
@@ -287,7 +267,7 @@ impl Bandit {
     /// arm that was shown; `values`, `costs` and `abstain` are not used. A repeat of an id returns the same decision, and changes
     /// nothing, until that decision ends. The propensity is NaN: the table has it. Never allocates on success.
     ///
-    /// IdRecord every decision that was shown, and no other, soon after it was shown, whether a reward comes or not: which
+    /// Record every decision that was shown, and no other, soon after it was shown, whether a reward comes or not: which
     /// ones are recorded must not depend on rewards.
     ///
     /// # Errors
@@ -307,5 +287,35 @@ impl Bandit {
     /// [`table_capacity`](Config::table_capacity); `Poisoned` after an internal failure.
     pub fn find(&self, version: u64, id: u64) -> Result<Decision> {
         self.lock.lock()?.find(version, id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Seed;
+
+    /// An id is found exactly while it is among the last records, also where their numbers leave 32 bits.
+    #[test]
+    fn ids_are_found_while_they_are_kept() {
+        let config = Config { table_capacity: 7, ..Config::new(2, 1.0) };
+        let mut random = Seed::new(Some([1; 32])).unwrap().stream();
+        for begin in [0, 1, (1 << 32) - 50, (3 << 32) - 7] {
+            let mut versions = Versions::of(&config, &mut random).unwrap().unwrap();
+            versions.count = begin;
+            let mut kept = Vec::new();
+            for sequence in 0..500 {
+                let id = 1 + random.below(20);
+                if versions.find(9, id).is_none() {
+                    versions.insert(IdRecord { version: 9, id, sequence });
+                    kept.push((id, sequence));
+                }
+                let last = &kept[kept.len().saturating_sub(7)..];
+                for id in 1..=20 {
+                    let known = last.iter().find(|(kept, _)| *kept == id).map(|&(_, sequence)| sequence);
+                    assert_eq!(versions.find(9, id), known, "{begin} {sequence}");
+                }
+            }
+        }
     }
 }

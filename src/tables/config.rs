@@ -68,7 +68,7 @@ fields! {
         "must be in 1 .. 2^24" => |most| (1..=Self::MAX_PENDING).contains(&most);
     /// The maximum number of decisions made elsewhere, by a published table, whose ids the handle remembers
     /// ([`record`](crate::Bandit::record)): those of versions that are not closed, and those of open decisions. It takes 32 to
-    /// 40 bytes for each. Choose the most decisions in the life of a version with its grace, or in a `reward_window` if that
+    /// 36 bytes for each. Choose the most decisions in the life of a version with its grace, or in a `reward_window` if that
     /// is longer. 0 = no tables.
     table_capacity: u32 = 0, Moved, Every, "0.1",
         "must be at most 2^24" => |most| most <= Self::MAX_PENDING;

@@ -57,7 +57,7 @@ pub struct dpb_config {
     /// one window. It must be in 1 .. 2^24. Default 4096.
     pub pending_capacity: u32,
     /// The maximum number of decisions made elsewhere, by a published table, whose ids the handle remembers
-    /// (dpb_record): those of versions that are not closed, and those of open decisions. It takes 32 to 40 bytes for
+    /// (dpb_record): those of versions that are not closed, and those of open decisions. It takes 32 to 36 bytes for
     /// each. Choose the most decisions in the life of a version with its grace, or in a reward_window if that is
     /// longer. 0 = no tables. It must be at most 2^24.
     pub table_capacity: u32,
