@@ -495,7 +495,7 @@ pub(crate) fn check_arms(arms: usize, most: u32) -> Result<()> {
 
 /// A table like that of `tables/config.rs`, with two fields of a version that is to come.
 #[cfg(test)]
-mod later {
+mod tests {
     use super::*;
 
     fields! {
