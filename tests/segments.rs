@@ -233,7 +233,7 @@ fn bad_input_is_refused_and_changes_nothing() {
     let before = bandit.report().unwrap();
     let decide = |request: Request| bandit.select_for(&request).map(drop);
     let decide_slots = |request: Request| bandit.select_slots(&request, |_, _| panic!());
-    assert!(unsupported(bandit.select().map(drop)) && unsupported(bandit.select_n(1, |_| panic!())));
+    assert!(unsupported(bandit.select().map(drop)) && unsupported(bandit.select_n(1, |_, _| panic!())));
     for set in [&[][..], &[2, 3]] {
         assert!(invalid(decide(Request { segment: 70, ..among(set) })));
     }

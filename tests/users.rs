@@ -281,7 +281,7 @@ fn configurations_that_cannot_count_users_are_refused() {
     assert!(unsupported(plain.select_for(&of_user(1)).err()) && unsupported(plain.next_period().err()));
     assert!(unsupported(plain.select_for(&Request { user: 1, ..among(&[1]) }).err()));
     assert!(unsupported(counting.select().err()));
-    assert!(unsupported(counting.select_n(3, |_| panic!()).err()));
+    assert!(unsupported(counting.select_n(3, |_, _| panic!()).err()));
     assert!(unsupported(fixed.select_for(&Request { user: 1, ..among(&[1]) }).err()));
     assert!(matches!(counting.select_for(&Request { user: 1, ..among(&[7]) }), Err(Error::InvalidRequest { .. })));
     assert!(matches!(counting.select_for(&Request { user: 1, ..among(&[]) }), Err(Error::InvalidRequest { .. })));

@@ -174,22 +174,21 @@ impl Bandit {
             return Ok(state.select());
         }
         state.check_default()?;
-        state.select_as_request().ok_or(Error::Poisoned)
+        state.select_as_request()
     }
 
-    /// Passes `n` such decisions to `each`, under one lock.
+    /// Passes `n` such decisions to `each`, with their numbers, under one lock.
     ///
     /// # Errors
     /// As [`select`](Self::select).
-    pub fn select_n(&self, n: usize, mut each: impl FnMut(Decision)) -> Result<()> {
+    pub fn select_n(&self, n: usize, mut each: impl FnMut(usize, Decision)) -> Result<()> {
         let state = &mut *self.lock.lock()?;
         if state.is_plain() {
-            (0..n).for_each(|_| each(state.select()));
-        } else {
-            state.check_default()?;
-            (0..n).filter_map(|_| state.select_as_request()).for_each(each);
+            (0..n).for_each(|number| each(number, state.select()));
+            return Ok(());
         }
-        Ok(())
+        state.check_default()?;
+        (0..n).try_for_each(|number| state.select_as_request().map(|decision| each(number, decision)))
     }
 
     /// Decides a request of one slot. O(1), or O(n) for n eligible arms; never allocates on success.

@@ -192,9 +192,7 @@ impl Bandit {
         let may_differ = bandit.lock.get_mut()?.policy.learner().is_some();
         config.check_same(if may_differ { Scope::Moved } else { Scope::Handle }, &head.config)?;
         head.algorithm.check_plan(&config, &head.config)?;
-        bandit.generation = head.generation.checked_add(1).ok_or(Error::Corrupt)?;
-        let state = bandit.lock.get_mut()?;
-        state.take_over(head.origin, head.added)?;
+        let state = bandit.take_over(&head)?;
         state.persist(&mut Archive::In(from))?;
         from.finish()?;
         state.periods.check()?;

@@ -162,9 +162,7 @@ impl Bandit {
             config = Config { test_seed: None, ..meant.clone() };
         }
         let mut bandit = Bandit::made(head.algorithm, &config)?;
-        bandit.generation = head.generation.checked_add(1).ok_or(Error::Corrupt)?;
-        let state = bandit.lock.get_mut()?;
-        state.take_over(head.origin, head.added)?;
+        let state = bandit.take_over(&head)?;
         state.pulls.copy_from_slice(&head.pulls);
         state.check_private()?;
         state.continue_from(head.seeded, head.counts, head.now, head.periods, head.config.expected_users > 0)?;
@@ -181,6 +179,18 @@ impl Bandit {
         from.finish()?;
         bandit.charge(&config, false)?;
         Ok(bandit)
+    }
+
+    /// Becomes the next generation of an earlier handle, with the arms that were added to it.
+    pub(super) fn take_over(&mut self, earlier: &SnapshotHead) -> Result<&mut State> {
+        self.generation = earlier.generation.checked_add(1).ok_or(Error::Corrupt)?;
+        let state = self.lock.get_mut()?;
+        state.origin = earlier.origin;
+        for &id in &earlier.added {
+            ensure(state.arms()?.find(id).is_none())?;
+            state.add_arm(id)?;
+        }
+        Ok(state)
     }
 
     /// Merges the releases of another handle from its [`snapshot`](Self::snapshot), made here or on another machine.

@@ -15,7 +15,6 @@ use crate::policy::{AnyLearner, Policy, Pull, loss_of_request};
 use crate::privacy::PrivacyLoss;
 use crate::request::{Catalog, Limits, NO_ARM, Offers, Request};
 use crate::reward::Reward;
-use crate::snapshot::ensure;
 use crate::users::{Periods, Users};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
@@ -163,7 +162,7 @@ impl State {
     #[inline(always)] // into its two callers
     pub fn select(&mut self) -> Decision {
         if self.engine.may_be_outage()
-            && let Some(decision) = self.select_as_request()
+            && let Ok(decision) = self.select_as_request()
         {
             return decision;
         }
@@ -199,8 +198,8 @@ impl State {
     /// Decides a default request like any other. None is refused.
     #[cold]
     #[inline(never)]
-    pub fn select_as_request(&mut self) -> Option<Decision> {
-        self.decide_one(&Request::default()).ok()
+    pub fn select_as_request(&mut self) -> Result<Decision> {
+        self.decide_one(&Request::default())
     }
 
     /// Decides a request of one slot.
@@ -466,16 +465,6 @@ impl State {
     pub fn loss_of_unit(&self, lifetime: PrivacyLoss, config: &Config) -> PrivacyLoss {
         let periods = if config.expected_users == 0 { self.periods.begun } else { config.budget_periods };
         lifetime.of_periods(periods.max(1).into())
-    }
-
-    /// Takes over the origin of an earlier handle, and the arms that were added to it.
-    pub fn take_over(&mut self, origin: u64, added: Vec<u64>) -> Result<()> {
-        self.origin = origin;
-        for id in added {
-            ensure(self.arms()?.find(id).is_none())?;
-            self.add_arm(id)?;
-        }
-        Ok(())
     }
 
     /// The arms of a policy that can add some.

@@ -61,35 +61,29 @@ impl dpb_request {
     /// They are valid for the lengths beside them while the result is used.
     #[inline(always)]
     pub(super) unsafe fn rows<'a>(&self) -> Result<Option<Rows<'a>>> {
-        let (dense, sparse) = (!self.features.is_null(), !self.sparse_ends.is_null());
-        let absent = if sparse { self.sparse.is_null() } else { !dense };
         let refused = |field, rule: &str, given: usize| Err(Error::request(field, rule, given));
-        if dense && sparse {
-            return refused(
-                "sparse_ends_len",
-                "must be 0, and sparse_ends NULL, where features is set",
-                self.sparse_ends_len,
-            );
-        }
-        if !sparse && !self.sparse.is_null() {
-            return Err(Error::request("sparse_ends", "must be set where sparse is", Value::Null));
-        }
-        if !sparse && self.sparse_ends_len > 0 {
-            return refused("sparse_ends_len", "must be 0 where sparse_ends is NULL", self.sparse_ends_len);
-        }
-        if absent && self.features_len > 0 {
-            return refused("features_len", "must be 0 where features and sparse are NULL", self.features_len);
-        }
-        // SAFETY: as above. A Feature is laid out as a dpb_feature.
-        Ok(unsafe {
-            match sparse {
-                true => Some(Rows::Sparse(
-                    slice(self.sparse.cast::<Feature>(), self.features_len),
-                    slice(self.sparse_ends, self.sparse_ends_len),
-                )),
-                false => dense.then(|| Rows::Dense(slice(self.features, self.features_len))),
+        match (!self.features.is_null(), !self.sparse_ends.is_null(), !self.sparse.is_null()) {
+            (true, true, _) => {
+                let rule = "must be 0, and sparse_ends NULL, where features is set";
+                refused("sparse_ends_len", rule, self.sparse_ends_len)
             }
-        })
+            (_, false, true) => Err(Error::request("sparse_ends", "must be set where sparse is", Value::Null)),
+            (_, false, _) if self.sparse_ends_len > 0 => {
+                refused("sparse_ends_len", "must be 0 where sparse_ends is NULL", self.sparse_ends_len)
+            }
+            (false, _, false) if self.features_len > 0 => {
+                refused("features_len", "must be 0 where features and sparse are NULL", self.features_len)
+            }
+            (false, false, false) => Ok(None),
+            // SAFETY: as above.
+            (true, ..) => Ok(Some(Rows::Dense(unsafe { slice(self.features, self.features_len) }))),
+            (_, true, _) => {
+                // SAFETY: as above. A Feature is laid out as a dpb_feature.
+                let entries = unsafe { slice(self.sparse.cast::<Feature>(), self.features_len) };
+                // SAFETY: as above.
+                Ok(Some(Rows::Sparse(entries, unsafe { slice(self.sparse_ends, self.sparse_ends_len) })))
+            }
+        }
     }
 }
 
@@ -173,7 +167,7 @@ functions! {
     fn dpb_select_many(bandit: *mut dpb_bandit, requests: *const dpb_request, n: usize, out: *mut dpb_decision,
         done: *mut usize)
         = call_unless(done.is_null() || (out.is_null() && n > 0), bandit, |b| {
-            let (mut written, mut decided) = (0, 0);
+            let mut decided = 0;
             let mut each = |slot: usize, decision: Decision| out.add(slot).write(decision.into());
             let size = if requests.is_null() || n == 0 { 0 } else { requests.cast::<u32>().read() };
             let request = |i: usize| {
@@ -184,13 +178,7 @@ functions! {
                 }
             };
             let outcome = match requests.is_null() {
-                true => {
-                    let next = |decision| {
-                        each(written, decision);
-                        written += 1;
-                    };
-                    b.bandit.select_n(n, next).inspect(|()| decided = n)
-                }
+                true => b.bandit.select_n(n, &mut each).inspect(|()| decided = n),
                 false => b.bandit.select_many((0..n).map(request), &mut each, &mut decided),
             };
             done.write(decided);
