@@ -31,7 +31,7 @@ pub(crate) trait Persist {
 impl Archive<'_, '_> {
     /// Moves a number that must be the same at both ends.
     #[inline(never)]
-    pub fn same(&mut self, mut number: usize) -> Result<()> {
+    pub fn same<T: Persist + PartialEq + Copy>(&mut self, mut number: T) -> Result<()> {
         let ours = number;
         number.persist(self)?;
         ensure(number == ours)
@@ -84,9 +84,7 @@ impl Archive<'_, '_> {
 
     /// Moves the number of arms, which must be the same at both ends.
     pub fn arms(&mut self, arms: usize) -> Result<()> {
-        let mut number = arms as u32;
-        number.persist(self)?;
-        ensure(number as usize == arms)
+        self.same(arms as u32)
     }
 
     /// Moves items that each take the same number of bytes. The pass that counts bytes moves only the first.
@@ -197,7 +195,7 @@ impl<A: Persist, B: Persist> Persist for (A, B) {
 /// A part that construction makes or does not make.
 impl<T: Persist> Persist for Option<T> {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        with.same(self.is_some().into())?;
+        with.same(usize::from(self.is_some()))?;
         self.iter_mut().try_for_each(|part| part.persist(with))
     }
 }

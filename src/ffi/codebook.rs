@@ -2,6 +2,7 @@
 
 use super::calls::{attempt, functions, given};
 use super::config::dpb_error;
+use super::guard::slice;
 use super::status::dpb_status;
 use crate::codebook::Codebook;
 use crate::error::{Error, Result};
@@ -33,7 +34,7 @@ unsafe fn codebook(
         let numbers = n.checked_mul(features as usize).filter(fits);
         let numbers = numbers.ok_or_else(|| Error::config("n", "must be a number of rows in memory", n))?;
         // SAFETY: not NULL where there are numbers, so valid by contract.
-        let rows = if numbers == 0 { &[] } else { unsafe { std::slice::from_raw_parts(rows, numbers) } };
+        let rows = unsafe { slice(rows, numbers) };
         let found = Codebook::of_rows(rows, features, len)?;
         // SAFETY: not NULL, so valid for len rows, by contract.
         unsafe { book.copy_from_nonoverlapping(found.rows().as_ptr(), found.rows().len()) };
