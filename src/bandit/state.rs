@@ -162,7 +162,7 @@ impl State {
     #[inline(always)] // into its two callers
     pub fn select(&mut self) -> Decision {
         if self.engine.may_be_outage()
-            && let Ok(decision) = self.select_as_request()
+            && let Some(decision) = self.select_as_request()
         {
             return decision;
         }
@@ -198,8 +198,8 @@ impl State {
     /// Decides a default request like any other. None is refused.
     #[cold]
     #[inline(never)]
-    pub fn select_as_request(&mut self) -> Result<Decision> {
-        self.decide_one(&Request::default())
+    pub fn select_as_request(&mut self) -> Option<Decision> {
+        self.decide_one(&Request::default()).ok()
     }
 
     /// Decides a request of one slot.
