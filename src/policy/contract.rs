@@ -38,7 +38,7 @@ impl ArmState {
 }
 
 /// What a report contains of a policy.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PolicyCounts {
     /// The loss of one reward through the releases made so far.
     pub loss: PrivacyLoss,
@@ -67,20 +67,7 @@ pub struct PolicyCounts {
 impl PolicyCounts {
     /// Zero of everything but the loss.
     pub(crate) fn of(loss: PrivacyLoss) -> PolicyCounts {
-        let (phase, active, changes, failures, merges, segments, oversized) = (0, 0, 0, 0, 0, 0, 0);
-        PolicyCounts {
-            loss,
-            best: None,
-            phase,
-            active,
-            changes,
-            failures,
-            merges,
-            segments,
-            oversized,
-            test: None,
-            clip: None,
-        }
+        PolicyCounts { loss, ..PolicyCounts::default() }
     }
 
     /// Of a policy with a ledger.

@@ -20,7 +20,7 @@ pub(crate) use responses::Responses;
 pub(crate) use search::{first, least_near};
 
 /// The privacy loss of one reward so far, in the terms of the mechanism's theorem.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum PrivacyLoss {
     /// Pure eps-DP; 0 before the first release.
     Pure(f64),
@@ -52,6 +52,7 @@ pub enum PrivacyLoss {
         k: u64,
     },
     /// No guarantee (a baseline).
+    #[default]
     Unbounded,
 }
 
