@@ -157,7 +157,7 @@ algorithms! {
     /// as printed with b = 1. Needs no horizon. Their Theorem 3.5, a regret of that of UCB plus a constant, does not
     /// hold: with the printed index rare runs play a worse arm for a very long time; with `rigorous_index` none do, but
     /// worse arms get of the order of ln^(2/(2-v)) t decisions.
-    UcbInt = 8, c"dp-ucb-int", dpb_new_ucb_int, "UCBInt", Papers, continual::ucb_int::DpUcbInt::new {
+    UcbInt = 8, c"dp-ucb-int", dpb_new_ucb_int, "UCBInt", Papers, continual::ucb_int::new {
         from: "Tossou and Dimitrakakis 2016, Algorithm 3";
         loss: approximate;
         can: "";
@@ -280,7 +280,7 @@ algorithms! {
     }
     /// Successive elimination (Even-Dar, Mannor, Mansour 2006): a baseline WITHOUT privacy. Needs horizon or beta; with
     /// one arm left it is the best arm at that confidence ([`best_arm`](crate::Bandit::best_arm)).
-    NonprivateSe = 5, c"nonprivate-se", dpb_new_nonprivate_se, "NonprivateSE", Baselines, baselines::se::Se::new {
+    NonprivateSe = 5, c"nonprivate-se", dpb_new_nonprivate_se, "NonprivateSE", Baselines, baselines::se::new {
         from: "Even-Dar, Mannor and Mansour 2006";
         loss: unbounded;
         can: "decide";

@@ -3,6 +3,7 @@
 pub mod adversarial;
 pub mod baselines;
 pub mod continual;
+mod counting;
 pub mod elimination;
 pub mod local;
 mod scores;

@@ -4,11 +4,12 @@
 //! optimal for Bernoulli rewards. It needs no confidence level and no bisection. Cost: select O(K) divergences,
 //! update O(1); 24 bytes an arm, at most 2^20 arms.
 
-use super::{Baseline, BaselineRule, Tally};
+use super::{Baseline, BaselineIndex};
 use crate::config::Config;
 use crate::error::Result;
 use crate::moving::persist;
 use crate::policy::kl::kl;
+use crate::policy::papers::counting::CountedArms;
 
 /// IMED.
 pub type Imed = Baseline<LeastIndex>;
@@ -16,17 +17,17 @@ pub type Imed = Baseline<LeastIndex>;
 /// argmin of n kl(mean, largest mean) + ln n.
 pub struct LeastIndex;
 
-impl BaselineRule for LeastIndex {
+impl BaselineIndex for LeastIndex {
     const MOST_ARMS: u32 = 1 << 20;
 
     fn new(_config: &Config) -> Result<Self> {
         Ok(LeastIndex)
     }
 
-    fn best(&self, tally: &Tally) -> u32 {
-        let top = tally.arms.iter().map(|counts| counts.mean()).fold(0.0, f64::max);
+    fn best(&self, arms: &CountedArms<i64>) -> u32 {
+        let top = arms.all.iter().map(|counts| counts.mean()).fold(0.0, f64::max);
         let (mut best, mut least) = (0, f64::INFINITY);
-        for (arm, counts) in (0..).zip(&*tally.arms) {
+        for (arm, counts) in (0..).zip(&*arms.all) {
             let pulls = counts.pulls() as f64;
             if pulls == 0.0 {
                 return arm;

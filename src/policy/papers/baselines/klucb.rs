@@ -5,11 +5,12 @@
 //! each arm whose index exceeds those before it: O(ln K) of them on average, at worst all K (1.5 us each). Update
 //! O(1); 24 bytes an arm, at most 2^15 arms.
 
-use super::{Baseline, BaselineRule, Tally};
+use super::{Baseline, BaselineIndex};
 use crate::config::Config;
 use crate::error::Result;
 use crate::moving::persist;
 use crate::policy::kl::{kl, kl_upper};
+use crate::policy::papers::counting::CountedArms;
 
 /// KL-UCB.
 pub type KlUcb = Baseline<KlIndex>;
@@ -17,17 +18,17 @@ pub type KlUcb = Baseline<KlIndex>;
 /// argmax of max{ q : n kl(mean, q) <= ln t }.
 pub struct KlIndex;
 
-impl BaselineRule for KlIndex {
+impl BaselineIndex for KlIndex {
     const MOST_ARMS: u32 = 1 << 15;
 
     fn new(_config: &Config) -> Result<Self> {
         Ok(KlIndex)
     }
 
-    fn best(&self, tally: &Tally) -> u32 {
-        let ln_t = tally.ln_t();
+    fn best(&self, arms: &CountedArms<i64>) -> u32 {
+        let ln_t = arms.ln_t();
         let (mut best, mut most) = (0, -1.0);
-        for (arm, counts) in (0..).zip(&*tally.arms) {
+        for (arm, counts) in (0..).zip(&*arms.all) {
             let (mean, pulls) = (counts.mean(), counts.pulls() as f64);
             if pulls == 0.0 {
                 return arm;

@@ -6,17 +6,19 @@
 //! reward, and an arm's radius is that of its own n. Cost: select O(1) if rewards are prompt (at worst O(|S|)), the
 //! end of a round O(|S|), so update O(1) amortised; 24 bytes an arm, at most 2^20 arms.
 
-use super::Tally;
+use super::ExactArm;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::moving::{Archive, persist};
-use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull, all_arms};
+use crate::policy::contract::{ArmState, PolicyCounts, all_arms};
+use crate::policy::papers::counting::{CountedArms, Counting, Rule};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
 
 pub struct Se {
-    tally: Tally,
+    /// ln(1/beta).
+    ln_inverse_beta: f64,
     /// ln(4 K/beta).
     log: f64,
     /// The viable arms, in round-robin order.
@@ -28,87 +30,76 @@ pub struct Se {
     missing: usize,
 }
 
+pub fn new(config: &Config, _seed: &mut Seed) -> Result<Counting<i64, Se>> {
+    config.check_arms(1 << 20)?;
+    let ln_inverse_beta = config.ln_inverse_beta();
+    let log = (4.0 * f64::from(config.arms)).ln() + ln_inverse_beta;
+    let viable = all_arms(config)?;
+    let missing = viable.len();
+    Counting::by(Se { ln_inverse_beta, log, viable, cursor: 0, round: 1, missing }, config, || 0)
+}
+
 impl Se {
-    pub fn new(config: &Config, _seed: &mut Seed) -> Result<Se> {
-        config.check_arms(1 << 20)?;
-        Ok(Se {
-            tally: Tally::new(config)?,
-            log: (4.0 * f64::from(config.arms)).ln() + config.ln_inverse_beta(),
-            viable: all_arms(config)?,
-            cursor: 0,
-            round: 1,
-            missing: config.arms as usize,
-        })
-    }
-
     /// One end of an arm's interval.
-    fn bound(&self, arm: u32, side: f64) -> f64 {
-        let counts = &self.tally.arms[arm as usize];
-        let n = counts.count as f64;
-        counts.mean() + side * ((self.log + 2.0 * n.ln()) / (2.0 * n)).sqrt()
+    fn bound(&self, arm: &ExactArm, side: f64) -> f64 {
+        let n = arm.count as f64;
+        arm.mean() + side * ((self.log + 2.0 * n.ln()) / (2.0 * n)).sqrt()
     }
 
-    fn end_round(&mut self) {
-        let floor = self.viable.iter().map(|&arm| self.bound(arm, -1.0)).fold(f64::NEG_INFINITY, f64::max);
+    fn end_round(&mut self, arms: &CountedArms<i64>) {
+        let low = |&arm: &u32| self.bound(&arms.all[arm as usize], -1.0);
+        let floor = self.viable.iter().map(low).fold(f64::NEG_INFINITY, f64::max);
         let mut viable = std::mem::take(&mut self.viable);
-        viable.retain(|&arm| self.bound(arm, 1.0) >= floor);
+        viable.retain(|&arm| self.bound(&arms.all[arm as usize], 1.0) >= floor);
         self.viable = viable;
         self.cursor = 0;
         self.round += 1;
-        let behind = |arm: &&u32| self.tally.arms[**arm as usize].count < self.round;
-        self.missing = self.viable.iter().filter(behind).count();
+        self.missing = self.viable.iter().filter(|&&arm| arms.all[arm as usize].count < self.round).count();
     }
 
     fn decided(&self) -> bool {
         self.viable.len() == 1
     }
 
-    fn phase(&self) -> u32 {
-        u32::try_from(self.round).unwrap_or(u32::MAX)
+    fn is_viable(&self, arm: u32) -> bool {
+        self.viable.binary_search(&arm).is_ok()
     }
 }
 
-impl Policy for Se {
-    fn choose(&mut self) -> Pull {
+impl Rule<i64> for Se {
+    fn best(&mut self, arms: &CountedArms<i64>) -> u32 {
         // The next arm that this round needs, or the next in turn if it needs none.
         let next = |offset: usize| (self.cursor + offset) % self.viable.len();
-        let wanted = |&at: &usize| self.tally.arms[self.viable[at] as usize].pulls() < self.round;
+        let wanted = |&at: &usize| arms.all[self.viable[at] as usize].pulls() < self.round;
         let at = (0..self.viable.len()).map(next).find(wanted).unwrap_or(next(0));
         self.cursor = (at + 1) % self.viable.len();
-        self.tally.pull(self.viable[at]).in_phase(self.phase())
+        self.viable[at]
     }
 
-    fn observe(&mut self, pull: Pull, reward: Reward) {
-        self.tally.observe(pull, reward);
-        if self.tally.arms[pull.arm() as usize].count == self.round && self.viable.binary_search(&pull.arm()).is_ok() {
-            self.missing -= 1;
-        }
+    fn learn(&mut self, arms: &mut CountedArms<i64>, arm: u32, reward: Reward) {
+        arms.all[arm as usize].add(reward);
+        self.missing -= usize::from(arms.all[arm as usize].count == self.round && self.is_viable(arm));
         while self.missing == 0 && !self.decided() {
-            self.end_round();
+            self.end_round(arms);
         }
     }
 
-    fn cancel(&mut self, pull: Pull) {
-        self.tally.cancel(pull);
+    fn phase(&self) -> u32 {
+        u32::try_from(self.round).unwrap_or(u32::MAX)
     }
 
-    fn arm(&self, arm: u32) -> ArmState {
-        ArmState { active: self.viable.binary_search(&arm).is_ok(), ..self.tally.state(arm) }
+    fn state(&self, arms: &CountedArms<i64>, arm: u32) -> ArmState {
+        ArmState { active: self.is_viable(arm), ..arms.all[arm as usize].state(self.ln_inverse_beta) }
     }
 
-    fn counts(&self) -> PolicyCounts {
-        let loss = PrivacyLoss::Unbounded;
-        PolicyCounts {
-            phase: self.phase(),
-            active: self.viable.len() as u32,
-            best: self.decided().then(|| self.viable[0]),
-            ..PolicyCounts::of(loss)
-        }
+    fn counts(&self, _arms: &CountedArms<i64>) -> PolicyCounts {
+        let best = self.decided().then(|| self.viable[0]);
+        PolicyCounts { active: self.viable.len() as u32, best, ..PolicyCounts::of(PrivacyLoss::Unbounded) }
     }
 
-    fn snapshot(&mut self, _with: &mut Archive) -> Result<()> {
+    fn snapshot(&mut self, _arms: &mut CountedArms<i64>, _with: &mut Archive) -> Result<()> {
         Err(Error::unsupported("a snapshot: a round of this baseline is not kept"))
     }
 }
 
-persist!(Se { tally, viable, cursor, round, missing } made { log });
+persist!(Se { viable, cursor, round, missing } made { ln_inverse_beta, log });

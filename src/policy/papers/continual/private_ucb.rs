@@ -10,13 +10,14 @@
 //!
 //! Cost: select O(K) (vector code), update O(1) and one noise; 400 bytes an arm, at most 2^18 arms.
 
-use super::{ContinualUcb, NoiseRule};
+use super::{ContinualUcb, NoiseRule, on_sums};
 use crate::config::Config;
 use crate::counter::Binary;
 use crate::error::Result;
+use crate::policy::papers::counting::Counting;
 use crate::random::Seed;
 
-pub fn new(config: &Config, seed: &mut Seed) -> Result<ContinualUcb<Binary>> {
+pub fn new(config: &Config, seed: &mut Seed) -> Result<Counting<Binary, ContinualUcb>> {
     let tree = Binary::new(config.epsilon_per_reward()?, config.horizon, |epsilon| config.laplace(epsilon))?;
-    ContinualUcb::new(config, seed, NoiseRule::Widened, || tree.another())
+    on_sums(config, seed, NoiseRule::Widened, || tree.another())
 }

@@ -15,13 +15,14 @@
 //! Cost: select O(K) (vector code), update O(K) with *K noises* (about 0.1 us each), which the algorithm requires.
 //! For many arms use DP-UCB-BOUND. 400 bytes an arm, whatever T, at most 2^15 arms.
 
-use super::{ContinualUcb, NoiseRule};
+use super::{ContinualUcb, NoiseRule, on_sums};
 use crate::config::Config;
 use crate::counter::{Hybrid, HybridDistributions};
 use crate::error::Result;
+use crate::policy::papers::counting::Counting;
 use crate::random::Seed;
 
-pub fn new(config: &Config, seed: &mut Seed) -> Result<ContinualUcb<Hybrid>> {
+pub fn new(config: &Config, seed: &mut Seed) -> Result<Counting<Hybrid, ContinualUcb>> {
     let distributions = HybridDistributions::new(config.epsilon_per_reward()?, |epsilon| config.laplace(epsilon))?;
-    ContinualUcb::new(config, seed, NoiseRule::EqualNoise, || Hybrid::new(distributions.clone()))
+    on_sums(config, seed, NoiseRule::EqualNoise, || Hybrid::new(distributions.clone()))
 }

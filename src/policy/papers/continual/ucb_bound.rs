@@ -11,13 +11,14 @@
 //! Cost: select O(K) (vector code, without a logarithm for each arm), update O(1) and one noise; 400 bytes an arm,
 //! whatever T, at most 2^18 arms.
 
-use super::{ContinualUcb, NoiseRule};
+use super::{ContinualUcb, NoiseRule, on_sums};
 use crate::config::Config;
 use crate::counter::{Hybrid, HybridDistributions};
 use crate::error::Result;
+use crate::policy::papers::counting::Counting;
 use crate::random::Seed;
 
-pub fn new(config: &Config, seed: &mut Seed) -> Result<ContinualUcb<Hybrid>> {
+pub fn new(config: &Config, seed: &mut Seed) -> Result<Counting<Hybrid, ContinualUcb>> {
     let distributions = HybridDistributions::new(config.epsilon_per_reward()?, |epsilon| config.laplace(epsilon))?;
-    ContinualUcb::new(config, seed, NoiseRule::Widened, || Hybrid::new(distributions.clone()))
+    on_sums(config, seed, NoiseRule::Widened, || Hybrid::new(distributions.clone()))
 }

@@ -4,9 +4,9 @@
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::memory::WipedVec;
 use crate::moving::{Archive, persist};
-use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
+use crate::policy::contract::{ArmState, PolicyCounts};
+use crate::policy::papers::counting::{CountedArms, Counting, Rule};
 use crate::policy::papers::scores::Scores;
 use crate::privacy::composition::zcdp_to_approximate;
 use crate::privacy::{Heterogeneous, PrivacyLoss, Responses, first, least_near};
@@ -21,22 +21,17 @@ pub struct DpUcbInt {
     config: Config,
     /// ln(1/beta): reported widths hold with probability 1 - beta.
     ln_inverse_beta: f64,
-    arms: WipedVec<UcbIntArm>,
     scores: Scores,
-    /// Number of decisions that were not cancelled.
-    pulls: u64,
     /// Number of releases of the arm with the most.
     releases: u64,
     account: Account,
     noise: Random,
 }
 
-#[derive(Clone, Default)]
-struct UcbIntArm {
+/// The sum of an arm, and its last release.
+#[derive(Default)]
+pub struct IntervalSum {
     sum: Zeroizing<i64>,
-    count: u64,
-    /// Number of pending decisions.
-    in_flight: u64,
     /// The next release point.
     next: u64,
     releases: u64,
@@ -199,37 +194,33 @@ impl Account {
     }
 }
 
-impl DpUcbInt {
-    pub fn new(config: &Config, seed: &mut Seed) -> Result<DpUcbInt> {
-        config.check_arms(1 << 20)?;
-        let exponent = config.interval_exponent;
-        if !(exponent > 1.0 && exponent <= 1.5) {
-            return Err(Error::config("interval_exponent", "must be in (1, 1.5]", exponent));
-        }
-        let (epsilon, delta) = (config.epsilon_per_reward()?, config.delta_per_reward()?);
-        let schedule = ReleaseSchedule::within(epsilon, delta, exponent, config.batch)?;
-        let first = schedule.next(0);
-        config.laplace(schedule.loss(first))?;
-        let mut policy = DpUcbInt {
-            schedule,
-            rigorous: config.rigorous_index,
-            config: config.clone(),
-            ln_inverse_beta: config.ln_inverse_beta(),
-            arms: WipedVec::new(config.arms as usize, |_| UcbIntArm { next: first, ..UcbIntArm::default() })?,
-            scores: Scores::new(config.arms)?,
-            pulls: 0,
-            releases: 0,
-            account: Account { rewards: 0, next: first, spent: Heterogeneous::default(), epsilon, delta },
-            noise: seed.stream(),
-        };
-        (0..config.arms).for_each(|arm| policy.rescore(arm));
-        Ok(policy)
+pub fn new(config: &Config, seed: &mut Seed) -> Result<Counting<IntervalSum, DpUcbInt>> {
+    config.check_arms(1 << 20)?;
+    let exponent = config.interval_exponent;
+    if !(exponent > 1.0 && exponent <= 1.5) {
+        return Err(Error::config("interval_exponent", "must be in (1, 1.5]", exponent));
     }
+    let (epsilon, delta) = (config.epsilon_per_reward()?, config.delta_per_reward()?);
+    let schedule = ReleaseSchedule::within(epsilon, delta, exponent, config.batch)?;
+    let first = schedule.next(0);
+    config.laplace(schedule.loss(first))?;
+    let rule = DpUcbInt {
+        schedule,
+        rigorous: config.rigorous_index,
+        config: config.clone(),
+        ln_inverse_beta: config.ln_inverse_beta(),
+        scores: Scores::new(config.arms)?,
+        releases: 0,
+        account: Account { rewards: 0, next: first, spent: Heterogeneous::default(), epsilon, delta },
+        noise: seed.stream(),
+    };
+    Counting::by(rule, config, || IntervalSum { next: first, ..IntervalSum::default() })
+}
 
-    fn release(&mut self, arm: u32) {
-        let state = &mut self.arms[arm as usize];
-        let n = state.count;
-        state.next = self.schedule.next(n);
+impl DpUcbInt {
+    /// Releases an arm's mean of its first n rewards.
+    fn release(&mut self, arm: &mut IntervalSum, n: u64) {
+        arm.next = self.schedule.next(n);
         if n as f64 > self.schedule.end() {
             return; // the last mean remains
         }
@@ -237,64 +228,50 @@ impl DpUcbInt {
         self.noise.renew();
         let noise = distribution.sample(&mut self.noise);
         let unit = Reward::ONE as f64 * n as f64;
-        let mean = (*state.sum + noise) as f64 / unit;
-        (state.mean, state.scale, state.released_at) = (mean, distribution.scale() as f64 / unit, n);
-        state.releases += 1;
-        self.releases = self.releases.max(state.releases);
+        let mean = (*arm.sum + noise) as f64 / unit;
+        (arm.mean, arm.scale, arm.released_at) = (mean, distribution.scale() as f64 / unit, n);
+        arm.releases += 1;
+        self.releases = self.releases.max(arm.releases);
+    }
+}
+
+impl Rule<IntervalSum> for DpUcbInt {
+    fn best(&mut self, arms: &CountedArms<IntervalSum>) -> u32 {
+        // Laplace noise of scale b exceeds b ln(1/gamma) with probability gamma.
+        self.scores.argmax((2.0 * arms.ln_t()).sqrt(), 3.5 * arms.ln_t())
+    }
+
+    fn learn(&mut self, arms: &mut CountedArms<IntervalSum>, arm: u32, reward: Reward) {
+        let arm = &mut arms.all[arm as usize];
+        arm.count += 1;
+        *arm.sum.sum += reward.units();
+        if arm.count == arm.sum.next {
+            self.release(&mut arm.sum, arm.count);
+        }
+        self.account.add_reward(&self.schedule);
     }
 
     /// Sets the index as a function of t: the frozen mean, plus the bonus, which depends on t (and with `rigorous`
     /// the width of the noise at t^-3.5).
-    fn rescore(&mut self, arm: u32) {
+    fn changed(&mut self, arms: &CountedArms<IntervalSum>, arm: u32) {
         /// Above every index. The pulls are subtracted, so that the arms are pulled in turn.
         const FIRST: f64 = 1e15;
-        let state = &self.arms[arm as usize];
-        let pulls = state.count + state.in_flight;
-        if state.releases == 0 && pulls < state.next {
+        let (pulls, sum) = (arms.all[arm as usize].pulls(), &arms.all[arm as usize].sum);
+        if sum.releases == 0 && pulls < sum.next {
             return self.scores.set(arm, FIRST - pulls as f64, 0.0, 0.0);
         }
-        let n = if pulls < state.next { state.released_at } else { pulls };
-        let slope = if self.rigorous { state.scale } else { 0.0 };
-        self.scores.set(arm, state.mean, 1.0 / (n as f64).sqrt(), slope);
+        let n = if pulls < sum.next { sum.released_at } else { pulls };
+        let slope = if self.rigorous { sum.scale } else { 0.0 };
+        self.scores.set(arm, sum.mean, 1.0 / (n as f64).sqrt(), slope);
     }
 
     /// The number of releases of the arm with the most.
     fn phase(&self) -> u32 {
         u32::try_from(self.releases).unwrap_or(u32::MAX)
     }
-}
 
-impl Policy for DpUcbInt {
-    fn choose(&mut self) -> Pull {
-        let ln_t = ((self.pulls + 1) as f64).ln();
-        // Laplace noise of scale b exceeds b ln(1/gamma) with probability gamma.
-        let arm = self.scores.argmax((2.0 * ln_t).sqrt(), 3.5 * ln_t);
-        self.arms[arm as usize].in_flight += 1;
-        self.pulls += 1;
-        self.rescore(arm);
-        Pull::new(arm, self.phase(), 1.0)
-    }
-
-    fn observe(&mut self, pull: Pull, reward: Reward) {
-        let arm = &mut self.arms[pull.arm() as usize];
-        arm.in_flight -= 1;
-        arm.count += 1;
-        *arm.sum += reward.units();
-        if arm.count == arm.next {
-            self.release(pull.arm());
-        }
-        self.account.add_reward(&self.schedule);
-        self.rescore(pull.arm());
-    }
-
-    fn cancel(&mut self, pull: Pull) {
-        self.arms[pull.arm() as usize].in_flight -= 1;
-        self.pulls -= 1;
-        self.rescore(pull.arm());
-    }
-
-    fn arm(&self, arm: u32) -> ArmState {
-        let arm = &self.arms[arm as usize];
+    fn state(&self, arms: &CountedArms<IntervalSum>, arm: u32) -> ArmState {
+        let arm = &arms.all[arm as usize].sum;
         if arm.releases == 0 {
             return ArmState::unknown(true);
         }
@@ -309,24 +286,25 @@ impl Policy for DpUcbInt {
         }
     }
 
-    fn counts(&self) -> PolicyCounts {
+    fn counts(&self, arms: &CountedArms<IntervalSum>) -> PolicyCounts {
         let Account { spent: releases, epsilon, delta, .. } = self.account;
         let loss = PrivacyLoss::Scheduled { releases, epsilon, delta };
-        PolicyCounts { phase: self.phase(), active: self.arms.len() as u32, ..PolicyCounts::of(loss) }
+        PolicyCounts { active: arms.all.len() as u32, ..PolicyCounts::of(loss) }
     }
 
-    fn snapshot(&mut self, _with: &mut Archive) -> Result<()> {
+    fn snapshot(&mut self, _arms: &mut CountedArms<IntervalSum>, _with: &mut Archive) -> Result<()> {
         Err(Error::unsupported("a snapshot: its next release is of all of an arm's rewards, and their sum is raw"))
     }
 }
 
-persist!(DpUcbInt { arms, scores, pulls, releases, account } made { schedule, rigorous, config, ln_inverse_beta, noise });
-persist!(UcbIntArm { sum, count, in_flight, next, releases, mean, scale, released_at });
+persist!(DpUcbInt { scores, releases, account } made { schedule, rigorous, config, ln_inverse_beta, noise });
+persist!(IntervalSum { sum, next, releases, mean, scale, released_at });
 persist!(Account { rewards, next, spent, epsilon, delta });
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::contract::Policy;
 
     const DELTA: f64 = 4.539_992_976_248_485e-5; // e^-10
 
@@ -473,7 +451,7 @@ mod tests {
     #[test]
     fn the_account_is_of_answers_alone() {
         let config = Config { delta: DELTA, test_seed: Some([1; 32]), ..Config::new(2, 1.0) };
-        let policy = || DpUcbInt::new(&config, &mut Seed::new(config.test_seed).unwrap()).unwrap();
+        let policy = || new(&config, &mut Seed::new(config.test_seed).unwrap()).unwrap();
         let (mut good, mut bad, mut one) = (policy(), policy(), policy());
         for _ in 0..20_000 {
             for (policy, best) in [(&mut good, 0), (&mut bad, 1)] {
@@ -482,16 +460,14 @@ mod tests {
                 policy.observe(pull, Reward::from_units(reward));
             }
             // All rewards are of one arm.
-            let pull = Pull::new(0, 0, 1.0);
-            one.arms[0].in_flight += 1;
-            one.observe(pull, Reward::MIN);
+            one.rule.learn(&mut one.arms, 0, Reward::MIN);
             assert_eq!(good.counts().loss, bad.counts().loss);
             assert_eq!(good.counts().loss, one.counts().loss);
         }
-        assert_eq!(one.releases, points(&one.schedule, 20_000).len() as u64);
+        assert_eq!(one.rule.releases, points(&one.rule.schedule, 20_000).len() as u64);
         let PrivacyLoss::Scheduled { releases, epsilon, delta } = one.counts().loss else { panic!() };
         assert_eq!((epsilon, delta), (1.0, DELTA));
-        let sum: f64 = points(&one.schedule, 20_000).into_iter().map(|n| one.schedule.loss(n)).sum();
+        let sum: f64 = points(&one.rule.schedule, 20_000).into_iter().map(|n| one.rule.schedule.loss(n)).sum();
         assert!((releases.basic() / sum - 1.0).abs() < 1e-12);
         assert!(one.counts().loss.epsilon(DELTA, 1) == 1.0 && releases.epsilon(DELTA) > 1.0);
     }

@@ -7,7 +7,7 @@
 //!
 //! Cost: that of KL-UCB.
 
-use super::ldp_ucb::OnBits;
+use super::OnBits;
 use crate::policy::papers::baselines::klucb::KlIndex;
 
 /// KL-UCB on privatised bits.
