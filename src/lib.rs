@@ -50,7 +50,6 @@ pub mod privacy;
 mod random;
 mod request;
 mod reward;
-mod sha256;
 pub mod shuffle;
 mod snapshot;
 pub mod stopping;

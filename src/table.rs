@@ -1,7 +1,7 @@
 //! Decides by a published table of probabilities: one answer in every program that has the table, without a state.
 
 use crate::error::{Error, Result};
-use crate::sha256::first_word;
+use hmac_sha256::Hash;
 
 /// A decision that was made by a table. [`Bandit::record`](crate::Bandit::record) takes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,7 +34,9 @@ pub fn decide(weights: &[u64], salt: &[u8], context: &[u8], unit: &[u8]) -> Resu
             return Err(Error::request(name, "must have no newline", u32::from(b'\n')));
         }
     }
-    let id = first_word(&[salt, b"\n", context, b"\n", unit]);
+    let mut hash = Hash::new();
+    [salt, b"\n", context, b"\n", unit].iter().for_each(|part| hash.update(part));
+    let id = hash.finalize()[..8].iter().fold(0, |id, &byte| id << 8 | u64::from(byte));
     let (mut left, mut arm) = (id >> 32, 0);
     while left >= weights[arm] {
         left -= weights[arm];

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Layers, the lowest first. The last five are one module each.
 const LAYERS: [&[&str]; 7] = [
-    &["error", "key_index", "memory", "moving", "noise", "os", "parts", "random", "reward", "sha256", "snapshot"],
+    &["error", "key_index", "memory", "moving", "noise", "os", "parts", "random", "reward", "snapshot"],
     &[
         "budget",
         "codebook",
