@@ -89,17 +89,6 @@ impl Laplace {
         let q = -(-1.0 / self.scale as f64).exp_m1();
         2.0 * p / (q * q)
     }
-
-    /// P(|X| > width) <= gamma, in grid units, for gamma in (0, 1]. With p = e^(-1/scale) the tail P(|X| >= x) is
-    /// 2p^x/(1+p) <= p^(x-1).
-    pub fn width(&self, gamma: f64) -> f64 {
-        self.width_at(-gamma.ln())
-    }
-
-    /// The same at gamma = e^-exponent.
-    pub(crate) fn width_at(&self, exponent: f64) -> f64 {
-        (self.scale as f64 * exponent).ceil()
-    }
 }
 
 /// ceil(n / x) exactly, for finite x > 0; `None` if it does not fit.
@@ -200,21 +189,6 @@ mod tests {
             }
         }
         assert!(fitting > 50_000 && exact > 1_000, "{fitting} {exact}");
-    }
-
-    #[test]
-    fn the_width_holds_and_is_tight() {
-        for scale in [1, 2, 10, 1000, 1 << 22, 1 << 40] {
-            let tail = |width: f64| {
-                let p = |x: f64| (-x / scale as f64).exp();
-                if width < 0.0 { 1.0 } else { 2.0 * p(width.floor() + 1.0) / (1.0 + p(1.0)) }
-            };
-            for gamma in [1.0, 0.3, 1e-2, 1e-9, 1e-30] {
-                let width = Laplace::with_scale(scale).width(gamma);
-                assert!(tail(width) <= gamma * (1.0 + 1e-12), "{scale} {gamma}");
-                assert!(tail(0.9 * width - 1.5) > gamma || gamma == 1.0, "{scale} {gamma}");
-            }
-        }
     }
 
     #[test]

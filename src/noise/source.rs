@@ -38,19 +38,6 @@ impl Noise {
             Noise::Gaussian(distribution) => distribution.variance(),
         }
     }
-
-    /// P(|X| > width) <= gamma, in grid units, for gamma in (0, 1].
-    pub fn width(&self, gamma: f64) -> f64 {
-        self.width_at(-gamma.ln())
-    }
-
-    /// The same at gamma = e^-exponent.
-    pub(crate) fn width_at(&self, exponent: f64) -> f64 {
-        match self {
-            Noise::Laplace(distribution) => distribution.width_at(exponent),
-            Noise::Gaussian(distribution) => distribution.width_at(exponent),
-        }
-    }
 }
 
 impl Distribution for Noise {
@@ -108,8 +95,7 @@ mod tests {
             [(); 8].map(|()| distribution(&mut random))
         };
         let (either, other) = (Noise::Laplace(laplace), Noise::Gaussian(gaussian));
-        assert_eq!((either.variance(), either.width(0.1)), (laplace.variance(), laplace.width(0.1)));
-        assert_eq!((other.variance(), other.width(0.1)), (gaussian.variance(), gaussian.width(0.1)));
+        assert_eq!((either.variance(), other.variance()), (laplace.variance(), gaussian.variance()));
         assert_eq!(draws(&|random| either.sample(random)), draws(&|random| laplace.sample(random)));
         assert_eq!(draws(&|random| other.sample(random)), draws(&|random| gaussian.sample(random)));
         assert_ne!(draws(&|random| either.sample(random)), draws(&|random| other.sample(random)));
