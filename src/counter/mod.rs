@@ -4,7 +4,7 @@
 mod sums;
 mod tail;
 
-pub use sums::{Binary, Hybrid, HybridDistributions, Logarithmic, MAX_COUNT, RunningSum};
+pub use sums::{Binary, Hybrid, HybridDistributions, Logarithmic, MAX_COUNT, Mechanism, RunningSum};
 pub use tail::{Tail, WidthLine};
 
 use crate::error::{Error, Result};
@@ -31,7 +31,7 @@ pub enum CounterKind {
 /// rounded once to a grid of 2^-24 and summed exactly; the noise is exact. Reading costs no privacy and draws no noise:
 /// two reads at the same count return the same number.
 pub struct Counter {
-    sum: Box<dyn RunningSum>,
+    sum: Box<RunningSum<dyn Mechanism>>,
     random: Random,
     range: RewardRange,
     seeded: bool,
@@ -46,24 +46,24 @@ impl Counter {
     /// `InvalidConfig` for an epsilon or a horizon that the mechanism does not support; `Entropy`.
     pub fn new(kind: CounterKind, epsilon: f64, horizon: u64, test_seed: Option<[u8; 32]>) -> Result<Counter> {
         let distribution = |epsilon| Laplace::new(epsilon, Reward::ONE as u64);
-        distribution(epsilon)?; // so that errors name the caller's epsilon, not a share of it
+        let whole = distribution(epsilon)?; // so that errors name the caller's epsilon, not a share of it
         let shared = |error| match error {
             Error::InvalidConfig { field: "epsilon", .. } => {
                 Error::config("epsilon", "must be large enough to be shared by the levels of a tree", epsilon)
             }
             other => other,
         };
-        let sum: Box<dyn RunningSum> = match kind {
-            CounterKind::Logarithmic => Box::new(Logarithmic::new(epsilon, distribution)?),
-            CounterKind::Binary => Box::new(Binary::new(epsilon, horizon, distribution).map_err(shared)?),
+        let sum: Box<RunningSum<dyn Mechanism>> = match kind {
+            CounterKind::Logarithmic => Box::new(RunningSum::new(MAX_COUNT, Logarithmic::new(whole))),
+            CounterKind::Binary => {
+                let node = Binary::node(epsilon, horizon, distribution).map_err(shared)?;
+                Box::new(RunningSum::new(horizon, Binary::new(node)))
+            }
             CounterKind::Hybrid => {
-                Box::new(Hybrid::new(HybridDistributions::new(epsilon, distribution).map_err(shared)?))
+                let distributions = HybridDistributions::new(epsilon, distribution).map_err(shared)?;
+                Box::new(RunningSum::new(MAX_COUNT, Hybrid::new(distributions)))
             }
         };
-        Self::with_sum(sum, test_seed)
-    }
-
-    fn with_sum(sum: Box<dyn RunningSum>, test_seed: Option<[u8; 32]>) -> Result<Counter> {
         let range = RewardRange::new(0.0, 1.0, Reward::BITS, false)?;
         let random = Seed::new(test_seed)?.stream();
         Ok(Counter { sum, random, range, seeded: test_seed.is_some(), origin: Origin::here() })

@@ -15,23 +15,63 @@ const LEVELS: usize = 38;
 /// Maximum number of values of a counter: their sum and noises fit 64 bits.
 pub const MAX_COUNT: u64 = 1 << (LEVELS - 1);
 
-/// A sum under continual observation.
+/// A sum under continual observation: the exact sum of at most `most` values, and the noise of its mechanism.
 ///
-/// The exact sum is private to each mechanism. Everything readable is released.
+/// The exact sum is private. Everything readable is released.
+pub struct RunningSum<M: ?Sized> {
+    most: u64,
+    count: u64,
+    sum: Zeroizing<i64>,
+    mechanism: M,
+}
+
+/// What a mechanism adds to a sum, and when it releases it.
 #[allow(private_bounds)] // states that move are private to the crate
-pub trait RunningSum: Persist + Send {
+pub trait Mechanism: Persist + Send {
+    /// Releases the sum after so many values, if a release is due.
+    fn advance(&mut self, count: u64, sum: i64, random: &mut Random);
+
+    /// The last release, given the sum.
+    fn released(&self, sum: i64) -> i64;
+
+    /// The tail of the noise in the release after so many values (grid units).
+    fn tail(&self, count: u64) -> Tail;
+}
+
+impl<M: Mechanism> RunningSum<M> {
+    /// An empty sum. `most` is at most [`MAX_COUNT`].
+    pub fn new(most: u64, mechanism: M) -> RunningSum<M> {
+        RunningSum { most, count: 0, sum: 0.into(), mechanism }
+    }
+}
+
+impl<M: Mechanism + ?Sized> RunningSum<M> {
     /// Adds a value (grid units, `0..=Reward::ONE`) and updates the release. Returns false if the mechanism is full;
     /// then nothing changed.
-    fn add(&mut self, units: i64, random: &mut Random) -> bool;
+    pub fn add(&mut self, units: i64, random: &mut Random) -> bool {
+        let free = self.count < self.most;
+        if free {
+            self.count += 1;
+            *self.sum += units;
+            self.mechanism.advance(self.count, *self.sum, random);
+        }
+        free
+    }
 
     /// The released sum in grid units, the same until the next addition.
-    fn released(&self) -> i64;
+    pub fn released(&self) -> i64 {
+        self.mechanism.released(*self.sum)
+    }
 
     /// The tail of the noise in the released sum (grid units).
-    fn tail(&self) -> Tail;
+    pub fn tail(&self) -> Tail {
+        self.mechanism.tail(self.count)
+    }
 
     /// Number of values added (public).
-    fn count(&self) -> u64;
+    pub fn count(&self) -> u64 {
+        self.count
+    }
 }
 
 /// The noises of the p-sums that make up the current prefix of a binary tree: one noise for each set bit of the
@@ -65,57 +105,40 @@ impl Frontier {
 /// Laplace(L/eps), drawn once. The released prefix has one noise for each set bit of t. Cost: one noise for each
 /// addition, reading O(1), 300 bytes.
 pub struct Binary {
-    distribution: Laplace,
-    most: u64,
-    count: u64,
-    sum: Zeroizing<i64>,
-    frontier: Frontier,
+    node: Laplace,
+    tree: Frontier,
 }
 
 impl Binary {
-    /// A counter of at most `most` values. `distribution(epsilon)` is the noise of one release.
+    /// The noise of a node in the tree of a counter of at most `most` values. `distribution(epsilon)` is the noise of one
+    /// release.
     ///
     /// # Errors
     /// `InvalidConfig` if the horizon is 0 or above 2^37, or there is no noise for an epsilon that the levels share.
-    pub fn new(epsilon: f64, most: u64, distribution: impl Fn(f64) -> Result<Laplace>) -> Result<Binary> {
+    pub fn node(epsilon: f64, most: u64, distribution: impl Fn(f64) -> Result<Laplace>) -> Result<Laplace> {
         if !(1..=MAX_COUNT).contains(&most) {
             return Err(Error::config("horizon", "must be in 1 .. 2^37", most));
         }
-        let levels = most.ilog2() + 1;
-        Ok(Binary::empty(distribution(share(epsilon, 1.0, levels))?, most))
+        distribution(share(epsilon, 1.0, most.ilog2() + 1))
     }
 
-    /// An empty counter with the same distribution and horizon.
-    pub fn another(&self) -> Binary {
-        Binary::empty(self.distribution, self.most)
-    }
-
-    fn empty(distribution: Laplace, most: u64) -> Binary {
-        Binary { distribution, most, count: 0, sum: 0.into(), frontier: Frontier::empty() }
+    /// An empty tree, whose nodes have this noise.
+    pub fn new(node: Laplace) -> Binary {
+        Binary { node, tree: Frontier::empty() }
     }
 }
 
-impl RunningSum for Binary {
-    fn add(&mut self, units: i64, random: &mut Random) -> bool {
-        if self.count == self.most {
-            return false;
-        }
-        self.count += 1;
-        *self.sum += units;
-        self.frontier.advance(self.count, &self.distribution, random);
-        true
+impl Mechanism for Binary {
+    fn advance(&mut self, count: u64, _sum: i64, random: &mut Random) {
+        self.tree.advance(count, &self.node, random);
     }
 
-    fn released(&self) -> i64 {
-        if self.count == 0 { 0 } else { *self.sum + *self.frontier.sum }
+    fn released(&self, sum: i64) -> i64 {
+        sum + *self.tree.sum
     }
 
-    fn tail(&self) -> Tail {
-        Tail::default().and_many(self.count.count_ones().into(), self.distribution.scale() as f64)
-    }
-
-    fn count(&self) -> u64 {
-        self.count
+    fn tail(&self, count: u64) -> Tail {
+        Tail::default().and_many(count.count_ones().into(), self.node.scale() as f64)
     }
 }
 
@@ -124,48 +147,33 @@ impl RunningSum for Binary {
 /// Laplace(1/eps), and the prefix is the sum of the blocks.
 /// Cost: one noise at each power of two, reading O(1), 60 bytes.
 pub struct Logarithmic {
-    distribution: Laplace,
-    count: u64,
-    sum: Zeroizing<i64>,
+    block: Laplace,
     noise: Zeroizing<i64>,
     released: i64,
 }
 
 impl Logarithmic {
-    /// An empty counter. `distribution(epsilon)` is the noise of one release.
-    ///
-    /// # Errors
-    /// `InvalidConfig` if there is no noise for this epsilon.
-    pub fn new(epsilon: f64, distribution: impl Fn(f64) -> Result<Laplace>) -> Result<Logarithmic> {
-        Ok(Logarithmic { distribution: distribution(epsilon)?, count: 0, sum: 0.into(), noise: 0.into(), released: 0 })
+    /// No blocks yet. Each will have this noise.
+    pub fn new(block: Laplace) -> Logarithmic {
+        Logarithmic { block, noise: 0.into(), released: 0 }
     }
 }
 
-impl RunningSum for Logarithmic {
-    fn add(&mut self, units: i64, random: &mut Random) -> bool {
-        if self.count == MAX_COUNT {
-            return false;
+impl Mechanism for Logarithmic {
+    fn advance(&mut self, count: u64, sum: i64, random: &mut Random) {
+        if count.is_power_of_two() {
+            *self.noise += self.block.sample(random);
+            self.released = sum + *self.noise;
         }
-        self.count += 1;
-        *self.sum += units;
-        if self.count.is_power_of_two() {
-            *self.noise += self.distribution.sample(random);
-            self.released = *self.sum + *self.noise;
-        }
-        true
     }
 
-    fn released(&self) -> i64 {
+    fn released(&self, _sum: i64) -> i64 {
         self.released
     }
 
     /// The tail of the release at the last power of two.
-    fn tail(&self) -> Tail {
-        Tail::default().and_many((u64::BITS - self.count.leading_zeros()).into(), self.distribution.scale() as f64)
-    }
-
-    fn count(&self) -> u64 {
-        self.count
+    fn tail(&self, count: u64) -> Tail {
+        Tail::default().and_many((u64::BITS - count.leading_zeros()).into(), self.block.scale() as f64)
     }
 }
 
@@ -196,8 +204,6 @@ impl RunningSum for Logarithmic {
 /// Cost: one noise for each addition, reading O(1), 350 bytes. Counters share the distributions.
 pub struct Hybrid {
     distributions: Arc<HybridDistributions>,
-    count: u64,
-    sum: Zeroizing<i64>,
     /// The sum of the noises of the finished blocks. `blocks_tail` is its tail.
     blocks: Zeroizing<i64>,
     blocks_tail: Tail,
@@ -213,19 +219,10 @@ impl HybridDistributions {
     /// # Errors
     /// `InvalidConfig` if there is no noise for an epsilon that 38 levels share.
     pub fn new(epsilon: f64, distribution: impl Fn(f64) -> Result<Laplace>) -> Result<Arc<HybridDistributions>> {
-        Self::split(epsilon, distribution, |lambda| (lambda, 1.0 - lambda))
-    }
-
-    /// The parts of epsilon by a function of lambda.
-    pub fn split(
-        epsilon: f64,
-        distribution: impl Fn(f64) -> Result<Laplace>,
-        parts: impl Fn(f64) -> (f64, f64),
-    ) -> Result<Arc<HybridDistributions>> {
         let whole = distribution(epsilon)?;
         let mut distributions = [(whole, whole); LEVELS]; // a block of one value has no tree
         for (k, distributions) in distributions.iter_mut().enumerate().skip(1) {
-            let (block, tree) = parts(block_share(k));
+            let (block, tree) = (block_share(k), 1.0 - block_share(k));
             *distributions = (distribution(share(epsilon, block, 1))?, distribution(share(epsilon, tree, k as u32))?);
         }
         Ok(Arc::new(HybridDistributions(distributions)))
@@ -243,16 +240,9 @@ fn share(epsilon: f64, part: f64, ways: u32) -> f64 {
 }
 
 impl Hybrid {
-    /// An empty sum.
+    /// No blocks yet.
     pub fn new(distributions: Arc<HybridDistributions>) -> Hybrid {
-        Hybrid {
-            distributions,
-            count: 0,
-            sum: 0.into(),
-            blocks: 0.into(),
-            blocks_tail: Tail::default(),
-            tree: Frontier::empty(),
-        }
+        Hybrid { distributions, blocks: 0.into(), blocks_tail: Tail::default(), tree: Frontier::empty() }
     }
 
     /// The open block's log2 length, and the number of values in it.
@@ -264,43 +254,34 @@ impl Hybrid {
     }
 }
 
-impl RunningSum for Hybrid {
-    fn add(&mut self, units: i64, random: &mut Random) -> bool {
-        if self.count == MAX_COUNT {
-            return false;
-        }
-        let (k, inside) = Self::open_block(self.count);
+impl Mechanism for Hybrid {
+    fn advance(&mut self, count: u64, _sum: i64, random: &mut Random) {
+        let (k, inside) = Self::open_block(count - 1);
         let (block, node) = &self.distributions.0[k];
-        self.count += 1;
-        *self.sum += units;
-        if self.count.is_power_of_two() {
+        if count.is_power_of_two() {
             self.tree = Frontier::empty();
             *self.blocks += block.sample(random);
             self.blocks_tail = self.blocks_tail.and(block.scale() as f64);
         } else {
             self.tree.advance(inside + 1, node, random);
         }
-        true
     }
 
-    fn released(&self) -> i64 {
-        if self.count == 0 { 0 } else { *self.sum + *self.blocks + *self.tree.sum }
+    fn released(&self, sum: i64) -> i64 {
+        sum + *self.blocks + *self.tree.sum
     }
 
-    fn tail(&self) -> Tail {
-        let (k, inside) = Self::open_block(self.count);
+    fn tail(&self, count: u64) -> Tail {
+        let (k, inside) = Self::open_block(count);
         self.blocks_tail.and_many(inside.count_ones().into(), self.distributions.0[k].1.scale() as f64)
-    }
-
-    fn count(&self) -> u64 {
-        self.count
     }
 }
 
 persist!(Frontier { noise, sum });
-persist!(Logarithmic { count, sum, noise, released } made { distribution });
-persist!(Binary { count, sum, frontier } made { distribution, most });
-persist!(Hybrid { count, sum, blocks, blocks_tail, tree } made { distributions });
+persist!(generic [M: Persist + ?Sized] RunningSum<M> { count, sum, mechanism } made { most });
+persist!(Logarithmic { noise, released } made { block });
+persist!(Binary { tree } made { node });
+persist!(Hybrid { blocks, blocks_tail, tree } made { distributions });
 
 #[cfg(test)]
 mod tests {
@@ -353,7 +334,7 @@ mod tests {
     fn the_tail_is_that_of_the_noises_there_are() {
         let distributions = HybridDistributions::new(0.5, |e| Laplace::new(e, Reward::ONE as u64)).unwrap();
         let mut random = crate::random::Seed::new(Some([2; 32])).unwrap().stream();
-        let mut hybrid = Hybrid::new(distributions.clone());
+        let mut hybrid = RunningSum::new(MAX_COUNT, Hybrid::new(distributions.clone()));
         assert_eq!(hybrid.tail(), Tail::default());
         let mut blocks = Tail::default();
         for count in 1..300u64 {

@@ -14,7 +14,7 @@ pub mod ucb_int;
 use super::counting::{CountedArm, CountedArms, Counting, Rule};
 use super::scores::Scores;
 use crate::config::Config;
-use crate::counter::RunningSum;
+use crate::counter::{Mechanism, RunningSum};
 use crate::error::{Error, Result};
 use crate::moving::{Archive, persist};
 use crate::policy::contract::{ArmState, PolicyCounts};
@@ -42,13 +42,17 @@ pub enum NoiseRule {
     EqualNoise,
 }
 
-/// `sum` creates an arm's empty sum.
-fn on_sums<S: RunningSum>(
+/// A policy on sums under continual observation.
+type OnSums<M> = Counting<RunningSum<M>, ContinualUcb>;
+
+/// Each arm's sum is of at most `most` rewards.
+fn on_sums<M: Mechanism>(
     config: &Config,
     seed: &mut Seed,
     rule: NoiseRule,
-    sum: impl Fn() -> S,
-) -> Result<Counting<S, ContinualUcb>> {
+    most: u64,
+    mechanism: impl Fn() -> M,
+) -> Result<OnSums<M>> {
     config.check_arms(if rule == NoiseRule::EqualNoise { 1 << 15 } else { 1 << 18 })?;
     let ucb = ContinualUcb {
         rule,
@@ -58,7 +62,7 @@ fn on_sums<S: RunningSum>(
         released: false,
         noise: seed.stream(),
     };
-    Counting::by(ucb, config, sum)
+    Counting::by(ucb, config, || RunningSum::new(most, mechanism()))
 }
 
 /// ln(2/gamma) for gamma = t^-4.
@@ -66,20 +70,20 @@ fn ln_two_over_gamma(ln_t: f64) -> f64 {
     LN_2 + 4.0 * ln_t
 }
 
-impl<S: RunningSum> CountedArm<S> {
+impl<M: Mechanism> CountedArm<RunningSum<M>> {
     /// The released mean.
     fn mean(&self) -> f64 {
         self.sum.released() as f64 / Reward::ONE as f64 / self.count as f64
     }
 }
 
-impl<S: RunningSum> Rule<S> for ContinualUcb {
-    fn best(&mut self, arms: &CountedArms<S>) -> u32 {
+impl<M: Mechanism> Rule<RunningSum<M>> for ContinualUcb {
+    fn best(&mut self, arms: &CountedArms<RunningSum<M>>) -> u32 {
         let ln_t = arms.ln_t();
         self.scores.argmax((2.0 * ln_t).sqrt(), ln_two_over_gamma(ln_t))
     }
 
-    fn learn(&mut self, arms: &mut CountedArms<S>, arm: u32, reward: Reward) {
+    fn learn(&mut self, arms: &mut CountedArms<RunningSum<M>>, arm: u32, reward: Reward) {
         self.released = true;
         // A full sum (if the horizon was too short) takes no more rewards, and keeps its last release.
         let pulled = &mut arms.all[arm as usize];
@@ -93,7 +97,7 @@ impl<S: RunningSum> Rule<S> for ContinualUcb {
     }
 
     /// Sets the arm's score s_a/n_a + sqrt(2 ln t/n_a) + width_a(t^-4)/n_a, as a function of t.
-    fn changed(&mut self, arms: &CountedArms<S>, arm: u32) {
+    fn changed(&mut self, arms: &CountedArms<RunningSum<M>>, arm: u32) {
         let state = &arms.all[arm as usize];
         let pulls = state.pulls() as f64;
         if pulls == 0.0 {
@@ -108,7 +112,7 @@ impl<S: RunningSum> Rule<S> for ContinualUcb {
         self.scores.set(arm, mean + width.offset / unit, 1.0 / pulls.sqrt(), width.slope / unit);
     }
 
-    fn state(&self, arms: &CountedArms<S>, arm: u32) -> ArmState {
+    fn state(&self, arms: &CountedArms<RunningSum<M>>, arm: u32) -> ArmState {
         let arm = &arms.all[arm as usize];
         if arm.count == 0 {
             return ArmState::unknown(true);
@@ -121,12 +125,12 @@ impl<S: RunningSum> Rule<S> for ContinualUcb {
         ArmState { mean: arm.mean(), width, effective_pulls: n, active: true }
     }
 
-    fn counts(&self, arms: &CountedArms<S>) -> PolicyCounts {
+    fn counts(&self, arms: &CountedArms<RunningSum<M>>) -> PolicyCounts {
         let loss = PrivacyLoss::Pure(if self.released { self.epsilon } else { 0.0 });
         PolicyCounts { active: arms.all.len() as u32, ..PolicyCounts::of(loss) }
     }
 
-    fn snapshot(&mut self, _arms: &mut CountedArms<S>, _with: &mut Archive) -> Result<()> {
+    fn snapshot(&mut self, _arms: &mut CountedArms<RunningSum<M>>, _with: &mut Archive) -> Result<()> {
         Err(Error::unsupported("a snapshot: its next releases need partial sums that are raw"))
     }
 }

@@ -10,14 +10,13 @@
 //!
 //! Cost: select O(K) (vector code), update O(1) and one noise; 400 bytes an arm, at most 2^18 arms.
 
-use super::{ContinualUcb, NoiseRule, on_sums};
+use super::{NoiseRule, OnSums, on_sums};
 use crate::config::Config;
 use crate::counter::Binary;
 use crate::error::Result;
-use crate::policy::papers::counting::Counting;
 use crate::random::Seed;
 
-pub fn new(config: &Config, seed: &mut Seed) -> Result<Counting<Binary, ContinualUcb>> {
-    let tree = Binary::new(config.epsilon_per_reward()?, config.horizon, |epsilon| config.laplace(epsilon))?;
-    on_sums(config, seed, NoiseRule::Widened, || tree.another())
+pub fn new(config: &Config, seed: &mut Seed) -> Result<OnSums<Binary>> {
+    let node = Binary::node(config.epsilon_per_reward()?, config.horizon, |epsilon| config.laplace(epsilon))?;
+    on_sums(config, seed, NoiseRule::Widened, config.horizon, || Binary::new(node))
 }

@@ -15,14 +15,13 @@
 //! Cost: select O(K) (vector code), update O(K) with *K noises* (about 0.1 us each), which the algorithm requires.
 //! For many arms use DP-UCB-BOUND. 400 bytes an arm, whatever T, at most 2^15 arms.
 
-use super::{ContinualUcb, NoiseRule, on_sums};
+use super::{NoiseRule, OnSums, on_sums};
 use crate::config::Config;
-use crate::counter::{Hybrid, HybridDistributions};
+use crate::counter::{Hybrid, HybridDistributions, MAX_COUNT};
 use crate::error::Result;
-use crate::policy::papers::counting::Counting;
 use crate::random::Seed;
 
-pub fn new(config: &Config, seed: &mut Seed) -> Result<Counting<Hybrid, ContinualUcb>> {
+pub fn new(config: &Config, seed: &mut Seed) -> Result<OnSums<Hybrid>> {
     let distributions = HybridDistributions::new(config.epsilon_per_reward()?, |epsilon| config.laplace(epsilon))?;
-    on_sums(config, seed, NoiseRule::EqualNoise, || Hybrid::new(distributions.clone()))
+    on_sums(config, seed, NoiseRule::EqualNoise, MAX_COUNT, || Hybrid::new(distributions.clone()))
 }

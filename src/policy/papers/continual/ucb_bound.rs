@@ -11,14 +11,13 @@
 //! Cost: select O(K) (vector code, without a logarithm for each arm), update O(1) and one noise; 400 bytes an arm,
 //! whatever T, at most 2^18 arms.
 
-use super::{ContinualUcb, NoiseRule, on_sums};
+use super::{NoiseRule, OnSums, on_sums};
 use crate::config::Config;
-use crate::counter::{Hybrid, HybridDistributions};
+use crate::counter::{Hybrid, HybridDistributions, MAX_COUNT};
 use crate::error::Result;
-use crate::policy::papers::counting::Counting;
 use crate::random::Seed;
 
-pub fn new(config: &Config, seed: &mut Seed) -> Result<Counting<Hybrid, ContinualUcb>> {
+pub fn new(config: &Config, seed: &mut Seed) -> Result<OnSums<Hybrid>> {
     let distributions = HybridDistributions::new(config.epsilon_per_reward()?, |epsilon| config.laplace(epsilon))?;
-    on_sums(config, seed, NoiseRule::Widened, || Hybrid::new(distributions.clone()))
+    on_sums(config, seed, NoiseRule::Widened, MAX_COUNT, || Hybrid::new(distributions.clone()))
 }
