@@ -132,21 +132,6 @@ impl Random {
         }
     }
 
-    /// Uniform on `0..n`, exactly, for `n` up to 2^127, by rejection. `n > 0`.
-    #[cfg(test)]
-    pub(crate) fn below_wide(&mut self, n: u128) -> u128 {
-        if let Ok(small) = u64::try_from(n) {
-            return u128::from(self.below(small));
-        }
-        let shift = (n - 1).leading_zeros();
-        loop {
-            let wide = u128::from(self.next_u64()) << 64 | u128::from(self.next_u64());
-            if wide >> shift < n {
-                return wide >> shift;
-            }
-        }
-    }
-
     /// Uniform on the multiples of 2^-53 in [0, 1). Used for exploration, never for a release.
     #[inline]
     pub fn unit(&mut self) -> f64 {
@@ -189,6 +174,22 @@ impl std::fmt::Debug for Random {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Random {
+        /// Uniform on `0..n`, exactly, for `n` up to 2^127, by rejection. `n > 0`.
+        pub(crate) fn below_wide(&mut self, n: u128) -> u128 {
+            if let Ok(small) = u64::try_from(n) {
+                return u128::from(self.below(small));
+            }
+            let shift = (n - 1).leading_zeros();
+            loop {
+                let wide = u128::from(self.next_u64()) << 64 | u128::from(self.next_u64());
+                if wide >> shift < n {
+                    return wide >> shift;
+                }
+            }
+        }
+    }
 
     #[test]
     fn seeded_streams_repeat_and_differ_from_each_other() {

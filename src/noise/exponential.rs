@@ -49,12 +49,6 @@ impl Exponential {
         Exponential { zeros, fraction }
     }
 
-    /// A fresh sample.
-    #[cfg(test)]
-    pub fn draw(random: &mut Random) -> Exponential {
-        Exponential::new(random.next_u32(), random.next_u64(), random)
-    }
-
     /// floor(scale * E), for a scale of at most 2^50.
     #[inline]
     pub fn times(self, scale: u64, random: &mut Random) -> u64 {
@@ -285,6 +279,13 @@ fn product(a: &Fraction, b: &Fraction) -> Fraction {
 mod tests {
     use super::*;
     use crate::random::Seed;
+
+    impl Exponential {
+        /// A fresh sample.
+        pub fn draw(random: &mut Random) -> Exponential {
+            Exponential::new(random.next_u32(), random.next_u64(), random)
+        }
+    }
 
     fn random(seed: u8) -> Random {
         Seed::new(Some([seed; 32])).unwrap().stream()

@@ -41,12 +41,6 @@ impl Exp3 {
         (1.0 - self.gamma) * self.weights.share(arm) + self.gamma / self.arms()
     }
 
-    /// w_i / sum w.
-    #[cfg(test)]
-    pub(super) fn share(&self, arm: u32) -> f64 {
-        self.weights.share(arm)
-    }
-
     /// Draws an arm, and returns its probability.
     pub(super) fn draw(&mut self) -> (u32, f64) {
         let explore = self.coins.unit() < self.gamma;
@@ -107,6 +101,13 @@ persist!(Exp3 { weights } made { gamma, coins });
 mod tests {
     use super::*;
     use crate::policy::Algorithm;
+
+    impl Exp3 {
+        /// w_i / sum w.
+        pub fn share(&self, arm: u32) -> f64 {
+            self.weights.share(arm)
+        }
+    }
 
     fn policy(arms: u32, horizon: u64) -> Exp3 {
         let mut config = Config::new(arms, 1.0);

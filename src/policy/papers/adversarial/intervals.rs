@@ -107,12 +107,6 @@ impl Intervals {
         }
     }
 
-    /// Number of pulls for each draw.
-    #[cfg(test)]
-    pub fn plays(&self) -> u64 {
-        self.plays
-    }
-
     /// The number of the last interval.
     pub fn last(&self) -> u32 {
         self.last
@@ -148,6 +142,13 @@ mod tests {
     use super::*;
     use crate::noise::Laplace;
     use crate::random::Seed;
+
+    impl Intervals {
+        /// Number of pulls for each draw.
+        pub fn plays(&self) -> u64 {
+            self.plays
+        }
+    }
 
     fn intervals(plays: u64, capacity: u32) -> Intervals {
         let mut config = Config::new(2, 1.0);
