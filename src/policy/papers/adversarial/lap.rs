@@ -41,7 +41,6 @@ pub struct Lap {
     arms: WipedVec<LapReleases>,
     /// ln(1/beta): reported widths hold with probability 1 - beta.
     ln_inverse_beta: f64,
-    epsilon: f64,
 }
 
 /// The releases of an arm.
@@ -84,7 +83,6 @@ impl Lap {
             reach: (draws as f64).ln() / (distribution.epsilon() * plays as f64),
             arms: WipedVec::new(config.arms as usize, |_| LapReleases::default())?,
             ln_inverse_beta: config.ln_inverse_beta(),
-            epsilon: distribution.epsilon(),
         })
     }
 
@@ -133,7 +131,7 @@ impl Policy for Lap {
         }
         let rewards = arm.rewards as f64;
         let log = 2.0 * LN_2 + self.ln_inverse_beta; // ln(4/beta)
-        let noise = Tail::default().and_many(arm.releases, 1.0 / self.epsilon).width_at(log);
+        let noise = Tail::default().and_many(arm.releases, 1.0 / self.intervals.epsilon()).width_at(log);
         let width = (log / (2.0 * rewards)).sqrt() + noise / rewards;
         ArmState { mean: arm.sum / rewards, width, effective_pulls: rewards, active }
     }
@@ -160,7 +158,7 @@ impl Policy for Lap {
     }
 }
 
-persist!(Lap { base, intervals, arms } made { reach, ln_inverse_beta, epsilon });
+persist!(Lap { base, intervals, arms } made { reach, ln_inverse_beta });
 persist!(LapReleases { sum, rewards, releases });
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 #![doc = include_str!("../../../../docs/theory/sdp-ae.md")]
 
+use super::Estimate;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{self, WipedVec};
@@ -66,21 +67,18 @@ impl RewardSource {
     }
 }
 
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct SdpAeArm {
     /// Batch of the open phase. `early` holds rewards that arrived early, for the next phase.
     batch: Encoded,
     early: Encoded,
     /// Sum of the ones released so far.
     ones: u64,
-    mean: f64,
-    width: f64,
-    /// Number of rewards in the mean.
-    count: u64,
+    estimate: Estimate,
 }
 
 /// Messages of one batch. Only their number of ones is kept.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Encoded {
     messages: u32,
     ones: Zeroizing<u64>,
@@ -116,11 +114,10 @@ impl ShuffledElimination {
                 error => error,
             })
         };
-        let arm = SdpAeArm { mean: f64::NAN, width: f64::NAN, ..SdpAeArm::default() };
         let mut policy = Self {
             plans: users.into_iter().map(plan).collect::<Result<_>>()?,
             ln_inverse_beta: config.ln_inverse_beta(),
-            arms: WipedVec::new(config.arms as usize, |_| arm.clone())?,
+            arms: WipedVec::new(config.arms as usize, |_| SdpAeArm::default())?,
             viable: all_arms(config)?,
             waiting: memory::try_with_capacity(config.arms as usize)?,
             cursor: 0,
@@ -177,12 +174,12 @@ impl ShuffledElimination {
         let mut best = f64::NEG_INFINITY;
         for &arm in &self.viable {
             let arm = &mut self.arms[arm as usize];
-            arm.mean = (arm.ones as f64 - self.noise_mean) / self.pulls as f64;
-            (arm.width, arm.count) = (width, self.pulls);
-            best = best.max(arm.mean);
+            let mean = (arm.ones as f64 - self.noise_mean) / self.pulls as f64;
+            arm.estimate = Estimate { mean, width, count: self.pulls };
+            best = best.max(mean);
         }
         let arms = &self.arms;
-        self.viable.retain(|&arm| best - arms[arm as usize].mean <= 2.0 * width);
+        self.viable.retain(|&arm| best - arms[arm as usize].estimate.mean <= 2.0 * width);
         self.cursor = 0;
     }
 
@@ -272,13 +269,7 @@ impl Policy for ShuffledElimination {
     fn cancel(&mut self, _pull: Pull) {}
 
     fn arm(&self, arm: u32) -> ArmState {
-        let state = &self.arms[arm as usize];
-        ArmState {
-            mean: state.mean,
-            width: state.width,
-            effective_pulls: state.count as f64,
-            active: self.is_viable(arm),
-        }
+        self.arms[arm as usize].estimate.state(self.is_viable(arm))
     }
 
     fn counts(&self) -> PolicyCounts {
@@ -321,10 +312,7 @@ impl Policy for ShuffledElimination {
             with.member(viable, number as u32)?;
             with.member(waiting, number as u32)?;
             with.count(&mut arm.ones)?;
-            arm.mean.persist(with)?;
-            arm.width.persist(with)?;
-            with.count(&mut arm.count)?;
-            with.ensure_interval(arm.count > 0, arm.mean, arm.width)
+            arm.estimate.persist(with)
         })?;
         if with.reads() { self.check_saved() } else { Ok(()) }
     }
@@ -338,7 +326,7 @@ fn plan_of(plans: &[Params], phase: u32) -> &Params {
 persist!(ShuffledElimination {
     arms, viable, waiting, cursor, phase, pulls, noise_mean, source, released,
 } made { plans, ln_inverse_beta, random });
-persist!(SdpAeArm { batch, early, ones, mean, width, count });
+persist!(SdpAeArm { batch, early, ones, estimate });
 persist!(Encoded { messages, ones });
 
 impl Persist for RewardSource {

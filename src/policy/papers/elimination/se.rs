@@ -14,6 +14,7 @@
 //! Cost: select O(1) amortised, update O(1), the end of an epoch O(K) and |S| noises. 64 bytes an arm, at most 2^18
 //! arms, and 2^32 rewards of an arm in an epoch.
 
+use super::Estimate;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::ledger::open::Batch;
@@ -47,16 +48,13 @@ pub struct DpSe {
     released: bool,
 }
 
+#[derive(Default)]
 struct SeArm {
     batch: Batch,
     /// Rewards that arrive while a full batch waits for the other arms' batches: the arm's next batch. So no decision
     /// is wasted, and none counts twice.
     next_batch: Batch,
-    /// Mean of the last release.
-    mean: f64,
-    width: f64,
-    /// Number of rewards in the mean.
-    count: u64,
+    estimate: Estimate,
     /// Number of pending decisions.
     in_flight: u32,
     /// In the first |S| arms: the list of viable arms, in ascending order. (A list of its own would make a handle 3%
@@ -65,11 +63,6 @@ struct SeArm {
 }
 
 impl SeArm {
-    fn new() -> SeArm {
-        let (batch, next_batch) = (Batch::default(), Batch::default());
-        SeArm { batch, next_batch, mean: f64::NAN, width: f64::NAN, count: 0, in_flight: 0, turn: 0 }
-    }
-
     /// Whether the open epoch still needs a pull of this arm, in addition to the pending ones.
     fn wants_pull(&self) -> bool {
         u64::from(self.in_flight) < self.batch.free()
@@ -91,7 +84,7 @@ impl DpSe {
             guess,
             decisions: 0,
             noise: LaplaceSource::new(distribution, seed.stream()),
-            arms: WipedVec::new(config.arms as usize, |_| SeArm::new())?,
+            arms: WipedVec::new(config.arms as usize, |_| SeArm::default())?,
             viable: 0,
             cursor: 0,
             epoch: 0,
@@ -151,15 +144,14 @@ impl DpSe {
             let number = self.turn(place);
             let arm = &mut self.arms[number];
             let release = arm.batch.release(&mut self.noise);
-            (arm.mean, arm.count) = (release.mean(), release.count);
-            arm.width = width;
-            best = best.max(arm.mean);
+            arm.estimate = Estimate { mean: release.mean(), width, count: release.count };
+            best = best.max(arm.estimate.mean);
         }
         self.released = true;
         for place in 0..std::mem::take(&mut self.viable) {
             let number = self.turn(place);
             let arm = &mut self.arms[number];
-            if best - arm.mean <= 2.0 * width {
+            if best - arm.estimate.mean <= 2.0 * width {
                 self.keep(number as u32);
             } else {
                 (arm.batch, arm.next_batch) = (Batch::default(), Batch::default()); // they collect no more rewards
@@ -283,26 +275,20 @@ impl Policy for DpSe {
     }
 
     fn arm(&self, arm: u32) -> ArmState {
-        let state = &self.arms[arm as usize];
-        ArmState {
-            mean: state.mean,
-            width: state.width,
-            effective_pulls: state.count as f64,
-            active: self.is_viable(arm),
-        }
+        self.arms[arm as usize].estimate.state(self.is_viable(arm))
     }
 
     /// The totals of the arm's last epoch: the e-th has more than 64 4^e pulls. Each guess of T starts anew.
     fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
-        let state = &self.arms[arm as usize];
-        if state.count == 0 {
+        let Estimate { mean, count, .. } = self.arms[arm as usize].estimate;
+        if count == 0 {
             return Err(Error::NotReady);
         }
-        let epoch = (state.count / 64).max(4).ilog2() / 2;
+        let epoch = (count / 64).max(4).ilog2() / 2;
         let distribution = Cumulant::of(&Noise::Laplace(self.noise.distribution()));
         let restarts = f64::from(self.restarts());
         let price = ((restarts + 1.0) * (restarts + 2.0)).ln();
-        Ok(ReleaseTotals::last(distribution, state.count, state.mean, epoch - 1).at_price(price))
+        Ok(ReleaseTotals::last(distribution, count, mean, epoch - 1).at_price(price))
     }
 
     fn counts(&self) -> PolicyCounts {
@@ -334,17 +320,14 @@ impl Policy for DpSe {
                 self.keep(number);
             }
             let arm = &mut self.arms[number as usize];
-            arm.mean.persist(with)?;
-            arm.width.persist(with)?;
-            with.count(&mut arm.count)?;
             if with.reads() {
                 (arm.batch, arm.next_batch) = (Batch::default(), Batch::default());
             }
-            with.ensure_interval(arm.count > 0, arm.mean, arm.width)
+            arm.estimate.persist(with)
         })?;
         if with.reads() { self.continue_from(guess) } else { Ok(()) }
     }
 }
 
 persist!(DpSe { guess, decisions, arms, viable, cursor, epoch, missing, unissued, released } made { ln_inverse_beta, noise });
-persist!(SeArm { batch, next_batch, mean, width, count, in_flight, turn });
+persist!(SeArm { batch, next_batch, estimate, in_flight, turn });
