@@ -59,6 +59,18 @@ impl Archive<'_, '_> {
         self.ensure(*count <= 1 << 62)
     }
 
+    /// Moves a value as its number. `of` returns the value with a number.
+    pub fn numbered<T, N: Persist>(
+        &mut self,
+        mut number: N,
+        value: &mut T,
+        of: impl FnOnce(N) -> Option<T>,
+    ) -> Result<()> {
+        number.persist(self)?;
+        *value = of(number).ok_or(Error::Corrupt)?;
+        Ok(())
+    }
+
     /// Moves whether this list has a number. It is in ascending order, and so are the numbers that are moved; for reading,
     /// begin with an empty one.
     pub fn member(&mut self, list: &mut Vec<u32>, number: u32) -> Result<()> {

@@ -3,7 +3,7 @@
 
 use super::open::Batch;
 use crate::config::{Clock, Config};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::moving::{Archive, Persist, persist};
 use crate::noise::Noise;
 use crate::privacy::PrivacyLoss;
@@ -200,10 +200,7 @@ persist!(Time { clock, memory, ticks, decisions, elapsed } made { learned, count
 
 impl Persist for Clock {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        let mut number = *self as u32;
-        number.persist(with)?;
-        *self = Clock::try_from(number).map_err(|_| Error::Corrupt)?;
-        Ok(())
+        with.numbered(*self as u32, self, |number| Clock::try_from(number).ok())
     }
 }
 

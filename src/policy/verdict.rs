@@ -33,10 +33,7 @@ impl TryFrom<u32> for TestState {
 
 impl Persist for TestState {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        let mut number = *self as u32;
-        number.persist(with)?;
-        *self = TestState::try_from(number)?;
-        Ok(())
+        with.numbered(*self as u32, self, |number| TestState::try_from(number).ok())
     }
 }
 

@@ -77,11 +77,8 @@ impl Persist for Samples {
 
 impl Persist for RewardPurpose {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        let mut number = *self as u8;
-        number.persist(with)?;
-        with.ensure(number <= 2)?;
-        *self = [RewardPurpose::Even, RewardPurpose::Own, RewardPurpose::Model][usize::from(number.min(2))];
-        Ok(())
+        let all = [RewardPurpose::Even, RewardPurpose::Own, RewardPurpose::Model];
+        with.numbered(*self as u8, self, |number| all.get(usize::from(number)).copied())
     }
 }
 

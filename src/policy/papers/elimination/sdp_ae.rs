@@ -60,13 +60,6 @@ enum RewardSource {
     Shuffler = 2,
 }
 
-impl RewardSource {
-    fn of(number: u8) -> Result<RewardSource> {
-        let all = [RewardSource::Unknown, RewardSource::Simulation, RewardSource::Shuffler];
-        all.get(usize::from(number)).copied().ok_or(Error::Corrupt)
-    }
-}
-
 #[derive(Default)]
 struct SdpAeArm {
     /// Batch of the open phase. `early` holds rewards that arrived early, for the next phase.
@@ -331,9 +324,7 @@ persist!(Encoded { messages, ones });
 
 impl Persist for RewardSource {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        let mut number = *self as u8;
-        number.persist(with)?;
-        *self = RewardSource::of(number)?;
-        Ok(())
+        let all = [RewardSource::Unknown, RewardSource::Simulation, RewardSource::Shuffler];
+        with.numbered(*self as u8, self, |number| all.get(usize::from(number)).copied())
     }
 }
