@@ -199,17 +199,9 @@ impl Precise {
 
     /// floor(scale * E), or the largest number if that does not fit.
     pub fn times(&self, scale: u128) -> u128 {
-        let mut words = [0u64; 7];
-        let own = [self.fraction[0], self.fraction[1], self.fraction[2], self.fraction[3], self.whole];
-        for (j, half) in [scale as u64, (scale >> 64) as u64].into_iter().enumerate() {
-            let mut carry = 0;
-            for (i, &word) in own.iter().enumerate() {
-                carry += u128::from(word) * u128::from(half) + u128::from(words[i + j]);
-                words[i + j] = carry as u64;
-                carry >>= 64;
-            }
-            words[j + 5] = carry as u64;
-        }
+        let [a, b, c, d] = self.fraction;
+        let mut words = [0; 7];
+        multiply(&[a, b, c, d, self.whole], &[scale as u64, (scale >> 64) as u64], &mut words);
         if words[6] > 0 { u128::MAX } else { u128::from(words[5]) << 64 | u128::from(words[4]) }
     }
 }
@@ -262,17 +254,22 @@ fn twice_atanh(s: &Fraction) -> Fraction {
 
 /// a * b, rounded down.
 fn product(a: &Fraction, b: &Fraction) -> Fraction {
-    let mut words = [0u64; 8];
-    for i in 0..4 {
+    let mut words = [0; 8];
+    multiply(a, b, &mut words);
+    [words[4], words[5], words[6], words[7]]
+}
+
+/// a * b, into words that are 0.
+fn multiply(a: &[u64], b: &[u64], words: &mut [u64]) {
+    for (j, &factor) in b.iter().enumerate() {
         let mut carry = 0;
-        for j in 0..4 {
-            carry += u128::from(a[i]) * u128::from(b[j]) + u128::from(words[i + j]);
+        for (i, &word) in a.iter().enumerate() {
+            carry += u128::from(word) * u128::from(factor) + u128::from(words[i + j]);
             words[i + j] = carry as u64;
             carry >>= 64;
         }
-        words[i + 4] = carry as u64;
+        words[j + a.len()] = carry as u64;
     }
-    [words[4], words[5], words[6], words[7]]
 }
 
 #[cfg(test)]
