@@ -45,11 +45,6 @@ impl Tail {
         Tail { squares: self.squares + n as f64 * scale * scale, largest: self.largest.max(scale) }
     }
 
-    /// An upper bound of the variance, 2V.
-    pub fn variance(self) -> f64 {
-        2.0 * self.squares
-    }
-
     /// P(|noise| > width) <= gamma, for gamma in (0, 1].
     pub fn width(self, gamma: f64) -> f64 {
         self.width_at(LN_2 - gamma.ln())
@@ -107,7 +102,7 @@ mod tests {
         let three = Tail::default().and(5.0).and(5.0).and(5.0);
         assert_eq!(Tail::default().and_many(3, 5.0), three);
         assert_eq!(three.and_many(0, 9.0), three);
-        assert_eq!(three.variance(), 150.0);
+        assert_eq!(three, Tail { squares: 75.0, largest: 5.0 });
         assert_eq!(three.and(7.0), Tail { squares: 124.0, largest: 7.0 });
     }
 

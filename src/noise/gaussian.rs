@@ -2,8 +2,8 @@
 
 use super::Laplace;
 use super::exponential::Exponential;
-use super::laplace::ceil_div;
-use crate::error::{Error, Result, Value, check_positive};
+use super::laplace::{MAX_SCALE, ceil_div, check_scale};
+use crate::error::{Result, check_positive};
 use crate::random::Random;
 
 /// The discrete Gaussian distribution on the integers, at an integer sigma.
@@ -23,11 +23,6 @@ pub struct Gaussian {
 }
 
 impl Gaussian {
-    /// Smallest sigma; a smaller one would make the rounding of rho noticeable.
-    const MIN_SIGMA: u64 = 1 << 10;
-    /// Largest sigma; with a larger one the sampler's products could exceed 128 bits.
-    const MAX_SIGMA: u64 = 1 << 50;
-
     /// Noise that makes a sum of the given sensitivity (grid units) `rho`-zCDP:
     /// sigma = ceil(sensitivity/sqrt(2 rho)), from rho's own bits.
     ///
@@ -39,14 +34,7 @@ impl Gaussian {
         let variance = ceil_div(square, (2.0 * rho).min(f64::MAX)).unwrap_or(u128::MAX);
         let sigma = ceil_sqrt(variance);
         let rho_at = |sigma: u64| square as f64 / (2.0 * (sigma as f64).powi(2));
-        if sigma < Self::MIN_SIGMA {
-            let most = rho_at(Self::MIN_SIGMA);
-            return Err(Error::config("rho", &format!("must be at most {} a release", Value::from(most)), rho));
-        }
-        if sigma > Self::MAX_SIGMA {
-            let least = rho_at(Self::MAX_SIGMA);
-            return Err(Error::config("rho", &format!("must be at least {} a release", Value::from(least)), rho));
-        }
+        check_scale(sigma, "rho", rho, rho_at)?;
         // Covers three roundings, of half a unit in the last place each.
         let effective = rho_at(sigma) * (1.0 + 2.0 * f64::EPSILON);
         Ok(Gaussian { rho: effective.min(rho), ..Self::with_sigma(sigma) })
@@ -54,7 +42,7 @@ impl Gaussian {
 
     /// The distribution with this sigma, for sensitivity 1. `sigma` in `1..=2^50`.
     pub fn with_sigma(sigma: u64) -> Gaussian {
-        assert!((1..=Self::MAX_SIGMA).contains(&sigma), "sigma must be in 1..=2^50");
+        assert!((1..=MAX_SCALE).contains(&sigma), "sigma must be in 1..=2^50");
         let rho = 0.5 / (sigma as f64).powi(2);
         let bits = sigma.ilog2() + 1;
         let reciprocal = ((1u128 << (62 + bits)) / u128::from(sigma)) as u64;

@@ -15,11 +15,6 @@ pub struct Laplace {
 }
 
 impl Laplace {
-    /// Smallest scale; a smaller one would make the rounding of epsilon noticeable.
-    const MIN_SCALE: u64 = 1 << 10;
-    /// Largest scale; with a larger one a tail could overflow a 64-bit sum.
-    const MAX_SCALE: u64 = 1 << 50;
-
     /// Noise that makes a sum of the given sensitivity (grid units) `epsilon`-DP:
     /// scale = ceil(sensitivity/epsilon), from epsilon's own bits.
     ///
@@ -28,26 +23,15 @@ impl Laplace {
     pub fn new(epsilon: f64, sensitivity: u64) -> Result<Laplace> {
         check_positive("epsilon", epsilon)?;
         let scale = ceil_div(sensitivity.into(), epsilon).and_then(|scale| scale.try_into().ok()).unwrap_or(u64::MAX);
-        if scale < Self::MIN_SCALE {
-            let most = sensitivity / Self::MIN_SCALE;
-            return Err(Error::config("epsilon", &format!("must be at most {most} a release"), epsilon));
-        }
-        if scale > Self::MAX_SCALE {
-            let least = sensitivity as f64 / Self::MAX_SCALE as f64;
-            return Err(Error::config(
-                "epsilon",
-                &format!("must be at least {} a release", Value::from(least)),
-                epsilon,
-            ));
-        }
+        let epsilon_at = |scale: u64| sensitivity as f64 / scale as f64;
+        check_scale(scale, "epsilon", epsilon, epsilon_at)?;
         // Rounded up, but never above the requested epsilon.
-        let effective = (sensitivity as f64 / scale as f64).next_up();
-        Ok(Laplace { scale, epsilon: effective.min(epsilon) })
+        Ok(Laplace { scale, epsilon: epsilon_at(scale).next_up().min(epsilon) })
     }
 
     /// The distribution with this scale, for sensitivity 1. `scale` in `1..=2^50`.
     pub fn with_scale(scale: u64) -> Laplace {
-        assert!(scale > 0 && scale <= Self::MAX_SCALE, "scale must be in 1..=2^50");
+        assert!((1..=MAX_SCALE).contains(&scale), "scale must be in 1..=2^50");
         Laplace { scale, epsilon: 1.0 / scale as f64 }
     }
 
@@ -89,6 +73,21 @@ impl Laplace {
         let q = -(-1.0 / self.scale as f64).exp_m1();
         2.0 * p / (q * q)
     }
+}
+
+/// Smallest scale; a smaller one would make the rounding of epsilon or rho noticeable.
+const MIN_SCALE: u64 = 1 << 10;
+/// Largest scale; with a larger one a tail could overflow a 64-bit sum, and the Gaussian sampler's products 128 bits.
+pub(super) const MAX_SCALE: u64 = 1 << 50;
+
+/// Refuses the loss of a release if its noise has a scale out of range. `loss_at` is the loss at a scale.
+pub(super) fn check_scale(scale: u64, field: &'static str, loss: f64, loss_at: impl Fn(u64) -> f64) -> Result<()> {
+    let rule = match scale {
+        0..MIN_SCALE => format!("must be at most {} a release", Value::from(loss_at(MIN_SCALE))),
+        MIN_SCALE..=MAX_SCALE => return Ok(()),
+        _ => format!("must be at least {} a release", Value::from(loss_at(MAX_SCALE))),
+    };
+    Err(Error::config(field, &rule, loss))
 }
 
 /// ceil(n / x) exactly, for finite x > 0; `None` if it does not fit.
