@@ -5,7 +5,7 @@
 //! Each test below therefore fails with probability at most 1e-9 for a new seed, and the seeds are fixed. Other tests
 //! check that these tests detect wrong noise.
 
-use dpb::noise::{Gaussian, Laplace, LaplaceSource, Noise, NoiseSource};
+use dpb::noise::{Gaussian, Laplace, Noise, NoiseSource};
 use dpb::{Random, Seed};
 
 fn stream(seed: u8) -> Random {
@@ -171,7 +171,7 @@ const SAMPLES: u64 = 2_000_000;
 #[test]
 fn laplace_has_its_distribution() {
     for (seed, distribution) in (20..).zip(distributions()) {
-        let mut source = LaplaceSource::new(distribution, stream(seed));
+        let mut source = NoiseSource::new(Noise::Laplace(distribution), stream(seed));
         let ratio = Cells::laplace(distribution.scale(), SAMPLES).test(SAMPLES, || source.draw());
         println!("scale {}: {ratio:.3} of the threshold", distribution.scale());
         assert!(ratio < 1.0, "scale {}: {ratio}", distribution.scale());

@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::moving::persist;
-use crate::noise::{Distribution, NoiseSource};
+use crate::noise::NoiseSource;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 use zeroize::Zeroizing;
@@ -31,7 +31,7 @@ impl RawSum {
     }
 
     /// Releases the sum with fresh noise, and erases it, so that it cannot be released again.
-    pub fn release<L: Distribution>(&mut self, noise: &mut NoiseSource<L>) -> i64 {
+    pub fn release(&mut self, noise: &mut NoiseSource) -> i64 {
         let exact = std::mem::take(&mut *self.units);
         exact + noise.draw()
     }
@@ -176,7 +176,7 @@ impl Batch {
     }
 
     /// Releases the sum of a full batch.
-    pub fn release<L: Distribution>(&mut self, noise: &mut NoiseSource<L>) -> Release {
+    pub fn release(&mut self, noise: &mut NoiseSource) -> Release {
         debug_assert!(self.free() == 0 && self.count > 0);
         noise.renew();
         let sum = self.sum.release(noise);
@@ -196,12 +196,12 @@ persist!(Batch { quota, count, sum });
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::noise::{Laplace, LaplaceSource};
+    use crate::noise::{Laplace, Noise};
     use crate::random::Seed;
 
-    fn quiet() -> LaplaceSource {
+    fn quiet() -> NoiseSource {
         // At scale 1 a sample above 60 has probability e^-60, and 60 is far below half a reward.
-        LaplaceSource::new(Laplace::with_scale(1), Seed::new(Some([1; 32])).unwrap().stream())
+        NoiseSource::new(Noise::Laplace(Laplace::with_scale(1)), Seed::new(Some([1; 32])).unwrap().stream())
     }
 
     #[test]

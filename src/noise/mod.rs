@@ -16,4 +16,4 @@ mod tests;
 pub use binomial::binomial;
 pub use gaussian::Gaussian;
 pub use laplace::Laplace;
-pub use source::{Distribution, LaplaceSource, Noise, NoiseSource};
+pub use source::{Noise, NoiseSource};

@@ -337,7 +337,7 @@ impl Joint<'_> {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::noise::{Distribution, Noise};
+    use crate::noise::Noise;
     use crate::random::{Random, Seed};
     use crate::reward::Reward;
 

@@ -569,7 +569,6 @@ persist!(TopTwoPlan {
 mod tests {
     use super::*;
     use crate::ledger::peers::PeerId;
-    use crate::noise::Distribution;
     use crate::policy::compare::Totals;
     use crate::policy::contract::Policy;
     use crate::policy::learner::AnyLearner;

@@ -9,7 +9,7 @@ use crate::ledger::cells::OpenSum;
 use crate::ledger::open::RawSum;
 use crate::memory::WipedVec;
 use crate::moving::{Archive, Persist, persist};
-use crate::noise::{Distribution, NoiseSource};
+use crate::noise::NoiseSource;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 
@@ -280,7 +280,7 @@ impl VectorBatch {
     }
 
     /// Writes y = G + Z, in grid units. This is the only place where rewards become public.
-    pub fn release<L: Distribution>(&mut self, noise: &mut NoiseSource<L>, y: &mut [f64]) {
+    pub fn release(&mut self, noise: &mut NoiseSource, y: &mut [f64]) {
         noise.renew();
         for (y, sum) in y.iter_mut().zip(&mut *self.sums).take(self.setting.instrument.coordinates(self.d)) {
             *y = sum.release(noise) as f64;

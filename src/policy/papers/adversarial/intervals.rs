@@ -17,14 +17,17 @@ use crate::error::Result;
 use crate::ledger::open::{Batch, Release};
 use crate::memory::{WipedVec, queue_room};
 use crate::moving::{Archive, Persist, persist};
-use crate::noise::LaplaceSource;
+use crate::noise::{Laplace, Noise, NoiseSource};
 use crate::policy::contract::Pull;
+use crate::random::Random;
 use crate::reward::Reward;
 use std::collections::VecDeque;
 
 pub struct Intervals {
     plays: u64,
-    noise: LaplaceSource,
+    /// The loss of one release.
+    epsilon: f64,
+    noise: NoiseSource,
     /// The interval with number n is at n modulo the length.
     ring: WipedVec<PlayInterval>,
     /// Intervals with pulls to issue, oldest first. There are at most as many as places in the ring.
@@ -44,14 +47,16 @@ struct PlayInterval {
 }
 
 impl Intervals {
-    pub fn new(config: &Config, plays: u64, noise: LaplaceSource) -> Result<Intervals> {
+    pub fn new(config: &Config, plays: u64, distribution: Laplace, random: Random) -> Result<Intervals> {
         let in_flight = Engine::places(config) as u64;
         let length = (in_flight / plays + 2).next_power_of_two() as usize;
         let closed =
             || PlayInterval { number: 0, drawn: Pull::of(0), unissued: 0, batch: Batch::default(), open: false };
         let mut waiting = VecDeque::new();
         queue_room(&mut waiting, length)?;
-        Ok(Intervals { plays, noise, ring: WipedVec::new(length, |_| closed())?, waiting, last: 0, released: false })
+        let ring = WipedVec::new(length, |_| closed())?;
+        let (epsilon, noise) = (distribution.epsilon(), NoiseSource::new(Noise::Laplace(distribution), random));
+        Ok(Intervals { plays, epsilon, noise, ring, waiting, last: 0, released: false })
     }
 
     /// Whether an interval must be opened before the next pull.
@@ -114,7 +119,7 @@ impl Intervals {
 
     /// The loss of one release; 0 before the first.
     pub fn epsilon(&self) -> f64 {
-        if self.released { self.noise.distribution().epsilon() } else { 0.0 }
+        if self.released { self.epsilon } else { 0.0 }
     }
 
     /// Moves what a snapshot has: no open intervals.
@@ -134,13 +139,12 @@ impl Intervals {
     }
 }
 
-persist!(Intervals { ring, waiting, last, released } made { plays, noise });
+persist!(Intervals { ring, waiting, last, released } made { plays, epsilon, noise });
 persist!(PlayInterval { number, drawn, unissued, batch, open });
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::noise::Laplace;
     use crate::random::Seed;
 
     impl Intervals {
@@ -154,8 +158,8 @@ mod tests {
         let mut config = Config::new(2, 1.0);
         config.pending_capacity = capacity;
         // At scale 1 the noise is far below half a reward.
-        let noise = LaplaceSource::new(Laplace::with_scale(1), Seed::new(Some([1; 32])).unwrap().stream());
-        Intervals::new(&config, plays, noise).unwrap()
+        let noise = Seed::new(Some([1; 32])).unwrap().stream();
+        Intervals::new(&config, plays, Laplace::with_scale(1), noise).unwrap()
     }
 
     fn drawn(arm: u32) -> Pull {

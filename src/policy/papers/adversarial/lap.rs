@@ -24,7 +24,6 @@ use crate::counter::Tail;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::moving::{Archive, Persist, persist};
-use crate::noise::LaplaceSource;
 use crate::policy::Algorithm;
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
@@ -69,7 +68,7 @@ impl Lap {
         let distribution = config.laplace(config.epsilon_per_reward()?)?;
         let plays = u64::from(config.batch.max(1)); // tau
         let draws = config.horizon.div_ceil(plays);
-        let noise = LaplaceSource::new(distribution, seed.stream());
+        let noise = seed.stream();
         let beta = if base.uses("beta") { config.beta } else { 0.0 };
         let base_config =
             Config { horizon: draws, beta, batch: 0, base: 0, expected_users: 0, budget_periods: 0, ..config.clone() };
@@ -79,7 +78,7 @@ impl Lap {
         }
         Ok(Lap {
             base: built,
-            intervals: Intervals::new(config, plays, noise)?,
+            intervals: Intervals::new(config, plays, distribution, noise)?,
             reach: (draws as f64).ln() / (distribution.epsilon() * plays as f64),
             arms: WipedVec::new(config.arms as usize, |_| LapReleases::default())?,
             ln_inverse_beta: config.ln_inverse_beta(),

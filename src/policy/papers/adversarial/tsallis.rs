@@ -8,7 +8,6 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::memory::WipedVec;
 use crate::moving::{Archive, Persist, persist};
-use crate::noise::LaplaceSource;
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
@@ -54,7 +53,7 @@ impl Tsallis {
         let scale = 1.0 / (distribution.epsilon() * plays as f64);
         let arms = config.arms as usize;
         Ok(Tsallis {
-            intervals: Intervals::new(config, plays, LaplaceSource::new(distribution, seed.stream()))?,
+            intervals: Intervals::new(config, plays, distribution, seed.stream())?,
             coins: seed.stream(),
             losses: WipedVec::new(arms, |_| 0.0)?,
             weights: Weights::new(config.arms)?,

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::ledger::open::Batch;
 use crate::memory::WipedVec;
 use crate::moving::{Archive, Persist, persist};
-use crate::noise::{LaplaceSource, Noise};
+use crate::noise::{Noise, NoiseSource};
 use crate::policy::compare::ReleaseTotals;
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::cumulant::Cumulant;
@@ -35,7 +35,8 @@ pub struct DpSe {
     /// Guess of T without horizon and beta, squared when the decisions reach it; else [`NEVER`](Self::NEVER).
     guess: u64,
     decisions: u64,
-    noise: LaplaceSource,
+    epsilon: f64,
+    noise: NoiseSource,
     arms: WipedVec<SeArm>,
     /// |S|, the number of viable arms. `cursor` is the place of the next one in turn.
     viable: u32,
@@ -83,7 +84,8 @@ impl DpSe {
             ln_inverse_beta,
             guess,
             decisions: 0,
-            noise: LaplaceSource::new(distribution, seed.stream()),
+            epsilon: distribution.epsilon(),
+            noise: NoiseSource::new(Noise::Laplace(distribution), seed.stream()),
             arms: WipedVec::new(config.arms as usize, |_| SeArm::default())?,
             viable: 0,
             cursor: 0,
@@ -184,15 +186,14 @@ impl DpSe {
     fn quota(&self, epoch: u32, viable: u32) -> u64 {
         let gap = 0.5f64.powi(epoch.min(500) as i32);
         let (wide, narrow) = self.logs(epoch, viable);
-        let pulls =
-            f64::max(32.0 * wide / (gap * gap), 8.0 * narrow / (self.noise.distribution().epsilon() * gap)) + 1.0;
+        let pulls = f64::max(32.0 * wide / (gap * gap), 8.0 * narrow / (self.epsilon * gap)) + 1.0;
         (pulls.ceil() as u64).min(Batch::MAX_QUOTA)
     }
 
     /// h_e + c_e, the half-width of an interval after `pulls` pulls (lines 15 and 16).
     fn width(&self, epoch: u32, viable: u32, pulls: u64) -> f64 {
         let (wide, narrow) = self.logs(epoch, viable);
-        (wide / (2.0 * pulls as f64)).sqrt() + narrow / (self.noise.distribution().epsilon() * pulls as f64)
+        (wide / (2.0 * pulls as f64)).sqrt() + narrow / (self.epsilon * pulls as f64)
     }
 
     /// ln(8|S|e^2/beta) and ln(4|S|e^2/beta).
@@ -285,14 +286,14 @@ impl Policy for DpSe {
             return Err(Error::NotReady);
         }
         let epoch = (count / 64).max(4).ilog2() / 2;
-        let distribution = Cumulant::of(&Noise::Laplace(self.noise.distribution()));
+        let distribution = Cumulant::of(&self.noise.distribution());
         let restarts = f64::from(self.restarts());
         let price = ((restarts + 1.0) * (restarts + 2.0)).ln();
         Ok(ReleaseTotals::last(distribution, count, mean, epoch - 1).at_price(price))
     }
 
     fn counts(&self) -> PolicyCounts {
-        let loss = PrivacyLoss::Pure(if self.released { self.noise.distribution().epsilon() } else { 0.0 });
+        let loss = PrivacyLoss::Pure(if self.released { self.epsilon } else { 0.0 });
         PolicyCounts {
             phase: self.epoch,
             active: self.viable,
@@ -329,5 +330,5 @@ impl Policy for DpSe {
     }
 }
 
-persist!(DpSe { guess, decisions, arms, viable, cursor, epoch, missing, unissued, released } made { ln_inverse_beta, noise });
+persist!(DpSe { guess, decisions, arms, viable, cursor, epoch, missing, unissued, released } made { ln_inverse_beta, epsilon, noise });
 persist!(SeArm { batch, next_batch, estimate, in_flight, turn });
