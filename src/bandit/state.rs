@@ -128,8 +128,7 @@ fn apply(policy: &mut dyn Policy, pulls: &mut [u64], health: &mut Health, event:
             policy.observe(pull, reward);
         }
         Event::Unplayed { pull, learned } => unplay(policy, pulls, pull, learned),
-        Event::Withdrawn(pull) => policy.cancel(pull),
-        Event::Passed => policy.pass(),
+        Event::Passed(pull) => policy.cancel(pull),
     }
 }
 
@@ -391,8 +390,9 @@ impl State {
     }
 
     pub fn cancel(&mut self, ticket: u64) -> Result<()> {
-        let event = self.engine.cancel(ticket)?;
-        self.apply(event);
+        if let Some(event) = self.engine.cancel(ticket)? {
+            self.apply(event);
+        }
         Ok(())
     }
 

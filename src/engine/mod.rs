@@ -44,10 +44,8 @@ pub enum Event {
         /// False if the policy took it as cancelled from the start.
         learned: bool,
     },
-    /// With private requests: it was cancelled. Its end follows, as of any other.
-    Withdrawn(Pull),
-    /// With private requests: the time of a decision is over that was cancelled, has no arm, or was pushed out.
-    Passed,
+    /// With private requests: the time of a decision is over that was cancelled, has no arm, or was pushed out. Its pull.
+    Passed(Pull),
 }
 
 /// The pending ring of one handle.
@@ -208,7 +206,7 @@ impl Engine {
             self.counts.answered += 1;
             let pull = SlotExtras::pull(&self.extras, place, slot);
             let reward = held.filter(|_| fate != Fate::DONE);
-            return Some(reward.map_or(Event::Passed, |reward| Event::Answered(pull, reward)));
+            return Some(reward.map_or(Event::Passed(pull), |reward| Event::Answered(pull, reward)));
         }
         if fate == Fate::DONE {
             return None;
@@ -378,12 +376,12 @@ impl Engine {
     }
 
     /// Cancels a decision: it counts as not played. A held reward is dropped with it. Its window is not over, so no
-    /// status and no count may reveal that it was there.
+    /// status and no count may reveal that it was there. With private requests no event may, until its time is over.
     ///
     /// # Errors
     /// As [`answer`](Self::answer), except for a held reward.
     #[inline]
-    pub fn cancel(&mut self, ticket: u64) -> Result<Event> {
+    pub fn cancel(&mut self, ticket: u64) -> Result<Option<Event>> {
         let Some((place, _)) = find(&self.key, &mut self.ring, ticket, |fate| fate != Fate::DONE) else {
             return Err(self.refuse(ticket));
         };
@@ -443,25 +441,24 @@ impl Engine {
     /// Cancels one of the decisions [`in_flight`](Self::in_flight) if it is open, whether it has a reward or not.
     pub fn cancel_at(&mut self, sequence: u64) -> Option<Event> {
         let place = self.place(sequence);
-        (self.ring[place].fate() != Fate::DONE).then(|| self.take_back(place))
+        if self.ring[place].fate() == Fate::DONE { None } else { self.take_back(place) }
     }
 
     #[inline]
-    fn take_back(&mut self, place: usize) -> Event {
+    fn take_back(&mut self, place: usize) -> Option<Event> {
         let slot = &mut self.ring[place];
         let learned = slot.end().is_learned();
         if let Some(extras) = &mut self.extras {
             extras.drop_held(place);
         }
-        let pull = SlotExtras::pull(&self.extras, place, slot);
         if self.private_from.is_some() {
-            return Event::Withdrawn(pull);
+            return None;
         }
         self.counts.cancelled += 1;
         if learned {
             self.extend_row();
         }
-        Event::Unplayed { pull, learned }
+        Some(Event::Unplayed { pull: SlotExtras::pull(&self.extras, place, &self.ring[place]), learned })
     }
 
     /// Decisions in a row from which on there is an outage. A service that cancels many decisions, because most auctions are

@@ -112,12 +112,10 @@ pub trait Policy: Send + Persist {
     /// Reports the reward of an earlier pull.
     fn observe(&mut self, pull: Pull, reward: Reward);
 
-    /// Cancels an earlier pull: it will get no reward, and counts as not made.
+    /// Cancels an earlier pull: it will get no reward, and counts as not made. Where
+    /// [requests are private](crate::Config::private_features) this comes when the time of a decision is over, and also of one
+    /// that has no arm: that it was cancelled or has none must not show.
     fn cancel(&mut self, pull: Pull);
-
-    /// Where [requests are private](crate::Config::private_features): the time of a decision is over that was cancelled or
-    /// has no arm, which must not show.
-    fn pass(&mut self) {}
 
     /// The public state of an arm.
     fn arm(&self, arm: u32) -> ArmState;

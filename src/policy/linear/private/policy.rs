@@ -152,12 +152,8 @@ impl Policy for PrivateLinear {
         self.enter((cell != NO_CELL).then_some((cell as usize, reward)));
     }
 
-    /// A cancelled decision enters its table too, as zeros, when its window is over: see [`pass`](Policy::pass).
-    fn cancel(&mut self, pull: Pull) {
-        self.kept[pull.arm() as usize] = NO_CELL;
-    }
-
-    fn pass(&mut self) {
+    /// A cancelled decision enters its table too, as zeros.
+    fn cancel(&mut self, _pull: Pull) {
         self.enter(None);
     }
 
