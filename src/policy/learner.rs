@@ -34,16 +34,13 @@ pub(crate) trait Learner: Policy {
     }
 
     /// Follows a change that has happened.
-    fn changed(&mut self, change: Change);
+    fn changed(&mut self, change: Change<Self::Releases>);
 
     /// Makes what the policy has of one more arm, or of other handles.
     ///
     /// # Errors
     /// `InvalidConfig`, `NoMemory`: nothing has changed.
     fn grow(&mut self, by: Growth) -> Result<()>;
-
-    /// Learns from the peer at this place, which is new or has replaced `before`.
-    fn join(&mut self, peer: usize, before: Option<&Peer<Self::Releases>>);
 
     /// Reads the part of another handle's snapshot that [`Policy::snapshot`] writes after [`Ledger::persist`].
     ///
@@ -71,8 +68,7 @@ pub(crate) enum Growth {
 }
 
 /// What has changed, in which a plan may have to follow.
-#[derive(Clone, Copy)]
-pub(crate) enum Change {
+pub(crate) enum Change<'a, R> {
     /// The last arm is new, and so is what the policy has [made](Learner::grow) of it. What other handles have released of
     /// it counts from now on.
     Added,
@@ -94,6 +90,8 @@ pub(crate) enum Change {
     Emptied,
     /// All of a contribution was added.
     Combined,
+    /// The peer at this place is new, or has replaced `before`.
+    Joined { peer: usize, before: Option<&'a Peer<R>> },
     /// A snapshot was merged, whether it was newer or not.
     Merged,
 }
@@ -320,7 +318,7 @@ impl<L: Learner> AnyLearner for L {
             peer.merged = facts.now();
             let (place, before) = peers.insert(peer);
             facts.active = peers.active();
-            self.join(place, before.as_ref());
+            self.changed(Change::Joined { peer: place, before: before.as_ref() });
         }
         self.changed(Change::Merged);
         Ok(is_newer)

@@ -225,9 +225,9 @@ impl BatchedArms {
     }
 
     /// N of all releases that count.
-    pub fn known(&self) -> f64 {
+    pub fn known(&self) -> u64 {
         let own = self.arms.iter().map(|arm| &arm.saved.released.totals);
-        own.chain(self.others.iter().map(|others| &others.totals)).map(Totals::rewards).sum()
+        own.chain(self.others.iter().map(|others| &others.totals)).map(Totals::rewards).sum::<f64>() as u64
     }
 
     /// Forgets all that this handle has released. Arms are to be [joined](Self::join) again.

@@ -95,7 +95,7 @@ impl ClippedImed {
     fn found(&self) -> Found {
         let mut found = self.pilot.found;
         if found.has_clip() {
-            found.rewards = found.rewards.max(self.imed.known());
+            found.rewards = found.rewards.max(self.imed.batched.known());
         }
         found
     }
@@ -111,8 +111,15 @@ impl ClippedImed {
         self.open();
         let peers = self.imed.ledger().peers.iter().len();
         (0..peers).for_each(|peer| self.choose_whether_it_counts(peer));
-        self.imed.forget();
+        self.imed.batched.forget();
+        self.join_all();
         self.imed.changed(Change::Duty); // batches have other sizes
+    }
+
+    /// Learns again from what counts of other handles.
+    fn join_all(&mut self) {
+        let arms = self.imed.ledger().cells.arms();
+        self.imed.join_again(0..arms);
     }
 
     /// Whether the releases of this peer count.
@@ -170,7 +177,7 @@ impl Policy for ClippedImed {
             if is_full {
                 self.release();
             }
-        } else if self.imed.is_open(pull.arm()) {
+        } else if self.imed.batched.is_open(pull.arm() as usize) {
             self.imed.observe(pull, self.pilot.clip(reward));
         } else {
             self.imed.cancel(pull);
@@ -219,9 +226,17 @@ impl Learner for ClippedImed {
         self.imed.ledger()
     }
 
-    fn changed(&mut self, change: Change) {
+    fn changed(&mut self, change: Change<HandleReleases>) {
         match change {
             Change::Full(Place::Whole) => self.release(),
+            Change::Joined { peer, before } => {
+                self.choose_whether_it_counts(peer);
+                self.imed.changed(change);
+                let now = &self.imed.ledger().peers[peer].releases;
+                if before.is_some_and(|before| now.lacks_some_of(&before.releases)) {
+                    self.join_all();
+                }
+            }
             Change::Merged => self.follow(),
             Change::Duty => {
                 self.imed.changed(change);
@@ -233,15 +248,6 @@ impl Learner for ClippedImed {
 
     fn grow(&mut self, by: Growth) -> Result<()> {
         self.imed.grow(by)
-    }
-
-    fn join(&mut self, peer: usize, before: Option<&Peer<HandleReleases>>) {
-        self.choose_whether_it_counts(peer);
-        self.imed.join(peer, before);
-        let now = &self.imed.ledger().peers[peer].releases;
-        if before.is_some_and(|before| now.lacks_some_of(&before.releases)) {
-            self.imed.join_all();
-        }
     }
 
     fn read_peer(head: &PeerHead, from: &mut Reader) -> Result<HandleReleases> {

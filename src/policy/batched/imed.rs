@@ -11,7 +11,7 @@ use super::curve::{Curve, NATS};
 use super::explore::Explore;
 use super::index::{self, Chernoff};
 use super::released::Evidence;
-use super::{ArmChange, Batched, Plan, choose_best, choose_plain, refresh_some};
+use super::{ArmChange, Batched, Plan};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
@@ -28,8 +28,7 @@ pub type DpImed = Batched<ImedPlan>;
 /// Its plan.
 pub struct ImedPlan {
     index: Chernoff,
-    batched: BatchedArms,
-    plans: WipedVec<ArmPlan>,
+    arms: WipedVec<ArmPlan>,
     explore: Explore,
     /// The arms by their lines, or by their indices if these are computed.
     order: Tournament,
@@ -143,10 +142,10 @@ fn last(awaited: f64) -> Line {
 impl DpImed {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpImed> {
         let arms = config.arms as usize;
-        Ok(Batched(ImedPlan {
+        let batched = BatchedArms::new(config, seed)?;
+        let plan = ImedPlan {
             index: Chernoff::new(config),
-            batched: BatchedArms::new(config, seed)?,
-            plans: WipedVec::new(arms, |_| ArmPlan::NEW)?,
+            arms: WipedVec::new(arms, |_| ArmPlan::NEW)?,
             explore: Explore::new(config, seed),
             order: Tournament::new(arms, FIRST)?,
             computed: try_with_capacity(arms)?,
@@ -154,18 +153,17 @@ impl DpImed {
             stale: false,
             is_exact: false,
             best: 0,
-        }))
+        };
+        Ok(Batched { batched, plan })
     }
-}
 
-impl ImedPlan {
     /// Maximum number of indices computed at one decision. Eight times as many may be replaced by their lines.
     const AT_ONCE: usize = 16;
 
     /// An arm's evidence, including what pending decisions cover.
     fn evidence(&self, arm: usize) -> Evidence {
         let mut evidence = self.batched.evidence(arm);
-        let awaited = (self.plans[arm].awaited - self.batched.closed(arm)) as f64 / Pull::EXAMINATION as f64;
+        let awaited = (self.plan.arms[arm].awaited - self.batched.closed(arm)) as f64 / Pull::EXAMINATION as f64;
         evidence.awaited = evidence.count + awaited * f64::from(self.batched.ledger.facts.share().sharers);
         evidence
     }
@@ -173,7 +171,7 @@ impl ImedPlan {
     /// Whether an arm without evidence has pending decisions whose rewards will fill its batch. A leader's batch may also
     /// lack rewards that nobody contributes.
     fn is_awaited(&self, arm: usize) -> bool {
-        let (plan, closed) = (&self.plans[arm], self.batched.closed(arm));
+        let (plan, closed) = (&self.plan.arms[arm], self.batched.closed(arm));
         let pending = plan.pulls - closed - self.batched.open_sum(arm).own();
         plan.awaited > closed && self.batched.is_filled_by(arm, pending)
     }
@@ -181,7 +179,7 @@ impl ImedPlan {
     /// An arm's index at this point, computed if it is not known yet.
     #[inline]
     fn index_of(&mut self, arm: usize, point: f64) -> f64 {
-        match self.plans[arm].index(point) {
+        match self.plan.arms[arm].index(point) {
             Some(index) => index,
             None => self.compute(arm, point),
         }
@@ -191,12 +189,12 @@ impl ImedPlan {
     fn compute(&mut self, arm: usize, point: f64) -> f64 {
         let evidence = self.evidence(arm);
         let (index, line) = if !evidence.is_empty() {
-            self.index.at(&evidence, point)
+            self.plan.index.at(&evidence, point)
         } else {
             let line = self.line_without_evidence(arm, &evidence);
             (line.base, line)
         };
-        let plan = &mut self.plans[arm];
+        let plan = &mut self.plan.arms[arm];
         plan.known[plan.next as usize] = (point, index);
         (plan.next, plan.line) = ((plan.next + 1) % POINTS as u8, line);
         index
@@ -210,7 +208,7 @@ impl ImedPlan {
     #[inline]
     fn valued_index_of(&mut self, arm: usize, mean: f64) -> f64 {
         let distance = mean - self.batched.mean(arm);
-        match self.plans[arm].curve.at(distance) {
+        match self.plan.arms[arm].curve.at(distance) {
             Some(index) => index,
             None => self.compute_curve(arm, distance),
         }
@@ -222,9 +220,9 @@ impl ImedPlan {
         if evidence.is_empty() {
             return self.line_without_evidence(arm, &evidence).base;
         }
-        let (mean, index) = (self.batched.mean(arm), &self.index);
+        let (mean, index) = (self.batched.mean(arm), &self.plan.index);
         let at = |distance: f64| index.at(&evidence, f64::min(mean + distance, 1.0)).0;
-        self.plans[arm].curve.compute(distance, || evidence.reach(NATS), at)
+        self.plan.arms[arm].curve.compute(distance, || evidence.reach(NATS), at)
     }
 
     /// An arm's index in a request.
@@ -238,10 +236,10 @@ impl ImedPlan {
     /// The arm with the smallest index, exactly; or the leader while that arm is not known yet.
     #[inline]
     fn least(&mut self, leader: usize) -> usize {
-        if !self.is_exact {
+        if !self.plan.is_exact {
             self.find_best();
         }
-        if self.is_exact { self.best } else { leader }
+        if self.plan.is_exact { self.plan.best } else { leader }
     }
 
     /// Computes indices until the lowest entry is one. Computes at most [`AT_ONCE`](Self::AT_ONCE), so that no
@@ -250,45 +248,45 @@ impl ImedPlan {
     fn find_best(&mut self) {
         let _rounding = DefaultRounding::set();
         let point = self.batched.mean(self.batched.leader()).max(0.0);
-        if point != self.point {
-            (self.point, self.stale) = (point, true);
-            self.order.move_to(point);
+        if point != self.plan.point {
+            (self.plan.point, self.plan.stale) = (point, true);
+            self.plan.order.move_to(point);
         }
         let mut effort = 8 * Self::AT_ONCE;
-        while self.stale && effort > 0 {
-            match self.computed.last() {
+        while self.plan.stale && effort > 0 {
+            match self.plan.computed.last() {
                 Some(&arm) => self.forget(arm as usize),
-                None => self.stale = false,
+                None => self.plan.stale = false,
             }
             effort -= 1;
         }
         for _ in 0..effort / 8 {
-            let arm = self.order.winner();
-            if self.plans[arm].place.is_some() {
+            let arm = self.plan.order.winner();
+            if self.plan.arms[arm].place.is_some() {
                 let leader = self.batched.leader();
                 let comparison = Comparison::plain(leader, point);
-                self.best = self.prefer_leading(arm, &[leader as u32], &comparison);
-                self.lower_unless_leading(self.best, &comparison);
-                self.is_exact = true;
+                self.plan.best = self.prefer_leading(arm, &[leader as u32], &comparison);
+                self.lower_unless_leading(self.plan.best, &comparison);
+                self.plan.is_exact = true;
                 return;
             }
             let index = self.index_of(arm, point);
-            self.plans[arm].place = Some(self.computed.len() as u32);
-            self.computed.push(arm as u32);
-            self.order.set(arm, Line::level(index));
+            self.plan.arms[arm].place = Some(self.plan.computed.len() as u32);
+            self.plan.computed.push(arm as u32);
+            self.plan.order.set(arm, Line::level(index));
         }
     }
 
     /// Replaces a computed index by the line below it.
     fn forget(&mut self, arm: usize) {
-        if let Some(place) = self.plans[arm].place.take() {
-            self.computed.swap_remove(place as usize);
-            if let Some(&moved) = self.computed.get(place as usize) {
-                self.plans[moved as usize].place = Some(place);
+        if let Some(place) = self.plan.arms[arm].place.take() {
+            self.plan.computed.swap_remove(place as usize);
+            if let Some(&moved) = self.plan.computed.get(place as usize) {
+                self.plan.arms[moved as usize].place = Some(place);
             }
         }
         if self.batched.ledger.roster.is_live(arm) {
-            self.order.set(arm, self.plans[arm].line);
+            self.plan.order.set(arm, self.plan.arms[arm].line);
         }
     }
 
@@ -296,7 +294,7 @@ impl ImedPlan {
     /// batches double, so that releases come early. A leader's batch is always open, because others contribute to it.
     /// Returns this handle's part.
     fn open_next(&mut self, arm: usize) -> u64 {
-        let left = self.plans[arm].requested.saturating_sub(self.batched.closed(arm)).div_ceil(Pull::EXAMINATION);
+        let left = self.plan.arms[arm].requested.saturating_sub(self.batched.closed(arm)).div_ceil(Pull::EXAMINATION);
         let doubling = self.batched.doubling(arm);
         let part = left.min(self.batched.part(doubling));
         if part > 0 {
@@ -309,7 +307,7 @@ impl ImedPlan {
 
     /// Updates an arm whose open sum was released or contributed. The arm's next batch has `size` units of this handle.
     fn begin_batch(&mut self, arm: usize, size: u64) {
-        let (plan, closed) = (&mut self.plans[arm], self.batched.closed(arm));
+        let (plan, closed) = (&mut self.plan.arms[arm], self.batched.closed(arm));
         plan.leads = false;
         plan.requested = plan.requested.max(closed); // a batch may close with more than its size
         // A batch that the pending decisions do not fill is not awaited.
@@ -319,17 +317,17 @@ impl ImedPlan {
 
     /// Discards an arm's indices. The arm comes first until one is computed again.
     fn invalidate(&mut self, arm: usize) {
-        let plan = &mut self.plans[arm];
+        let plan = &mut self.plan.arms[arm];
         (plan.known, plan.line, plan.curve) = ([UNKNOWN; POINTS], FIRST, Curve::UNKNOWN);
         self.forget(arm);
-        self.is_exact = false;
+        self.plan.is_exact = false;
     }
 
     /// Whether this arm, which has the smallest index, is to be pulled. If pending decisions cover its requested
     /// batch, its index changes, and the comparison must be repeated.
     #[inline]
     fn has_pulls_left(&mut self, arm: usize, comparison: &Comparison) -> bool {
-        let plan = &self.plans[arm];
+        let plan = &self.plan.arms[arm];
         plan.pulls < plan.requested || self.has_pulls_left_after(arm, comparison)
     }
 
@@ -337,7 +335,7 @@ impl ImedPlan {
     #[inline(never)]
     fn has_pulls_left_after(&mut self, arm: usize, comparison: &Comparison) -> bool {
         let _rounding = DefaultRounding::set();
-        let plan = &mut self.plans[arm];
+        let plan = &mut self.plan.arms[arm];
         if plan.awaited < plan.requested {
             plan.awaited = plan.requested;
             self.invalidate(arm);
@@ -377,8 +375,8 @@ impl ImedPlan {
         let index = self.index_in(arm, comparison);
         let evidence = self.evidence(arm);
         let (leaders, margin) =
-            (self.leaders_rewards(comparison), self.index.margin(self.batched.ledger.roster.live().len()));
-        self.batched.size(&evidence, self.index.batch(&evidence, leaders, index, margin))
+            (self.leaders_rewards(comparison), self.plan.index.margin(self.batched.ledger.roster.live().len()));
+        self.batched.size(&evidence, self.plan.index.batch(&evidence, leaders, index, margin))
     }
 
     /// Requests one more batch for an arm.
@@ -386,22 +384,22 @@ impl ImedPlan {
         let leads = self.leads(arm, comparison);
         let size = if leads {
             let evidence = self.evidence(arm);
-            self.batched.size(&evidence, self.index.leaders_batch(&evidence))
+            self.batched.size(&evidence, self.plan.index.leaders_batch(&evidence))
         } else {
             self.usual_batch(arm, comparison)
         };
         if leads && comparison.is_special {
-            (self.plans[arm].leads, self.is_exact) = (true, false);
+            (self.plan.arms[arm].leads, self.plan.is_exact) = (true, false);
         }
-        if self.plans[arm].requested == self.batched.closed(arm) {
+        if self.plan.arms[arm].requested == self.batched.closed(arm) {
             self.batched.open(arm, size);
         }
-        self.plans[arm].requested += self.batched.part(size) * Pull::EXAMINATION;
+        self.plan.arms[arm].requested += self.batched.part(size) * Pull::EXAMINATION;
     }
 
     /// Pulls the policy's choice `best`, or explores another of these arms.
     fn play(&mut self, best: usize, comparison: &Comparison, among: Option<&[u32]>) -> Pull {
-        let (arm, propensity) = match self.explore.share > 0.0 {
+        let (arm, propensity) = match self.plan.explore.share > 0.0 {
             true => self.explore(best, comparison, among),
             false => (best, 1.0),
         };
@@ -410,7 +408,7 @@ impl ImedPlan {
 
     #[inline]
     fn pull(&mut self, arm: usize, propensity: f64) -> Pull {
-        self.plans[arm].pulls += Pull::EXAMINATION;
+        self.plan.arms[arm].pulls += Pull::EXAMINATION;
         self.batched.ledger.facts.decisions += 1;
         Pull::new(arm as u32, self.batched.ledger.facts.releases, propensity)
     }
@@ -421,7 +419,7 @@ impl ImedPlan {
         let leader = self.batched.leader(); // only a release changes it
         loop {
             let arm = self.least(leader);
-            let comparison = Comparison::plain(leader, self.point);
+            let comparison = Comparison::plain(leader, self.plan.point);
             if self.has_pulls_left(arm, &comparison) {
                 return self.play(arm, &comparison, None);
             }
@@ -451,7 +449,7 @@ impl ImedPlan {
 
     /// Plays what is sure, or explores an arm.
     fn play_sure(&mut self, offer: &mut Offer) {
-        let (arm, propensity) = self.explore.choose_sure(offer);
+        let (arm, propensity) = self.plan.explore.choose_sure(offer);
         let Some(arm) = arm else { return self.batched.abstain(offer, propensity) };
         let comparison = Comparison::special(arm as usize, 0.0, 1);
         while !self.has_pulls_left(arm as usize, &comparison) {}
@@ -471,95 +469,88 @@ impl ImedPlan {
 }
 
 impl Plan for ImedPlan {
-    fn batched(&self) -> &BatchedArms {
-        &self.batched
-    }
-
-    fn batched_mut(&mut self) -> &mut BatchedArms {
-        &mut self.batched
-    }
-
     #[inline(always)] // into the one caller
-    fn choose(&mut self) -> Pull {
-        if self.is_exact
-            && self.explore.is_off()
-            && let Some(plan) = self.plans.get_mut(self.best)
+    fn choose(policy: &mut DpImed) -> Pull {
+        if policy.plan.is_exact
+            && policy.plan.explore.is_off()
+            && let Some(plan) = policy.plan.arms.get_mut(policy.plan.best)
             && plan.pulls < plan.requested
         {
             plan.pulls += Pull::EXAMINATION;
-            self.batched.ledger.facts.decisions += 1;
-            return Pull::new(self.best as u32, self.batched.ledger.facts.releases, 1.0);
+            policy.batched.ledger.facts.decisions += 1;
+            return Pull::new(policy.plan.best as u32, policy.batched.ledger.facts.releases, 1.0);
         }
-        self.choose_again()
+        policy.choose_again()
     }
 
-    fn decide(&mut self, offer: &mut Offer) {
-        match offer.is_outage && choose_best(self, offer, ImedPlan::play_best, ImedPlan::play_sure) {
+    fn decide(policy: &mut DpImed, offer: &mut Offer) {
+        match offer.is_outage && policy.choose_best(offer, DpImed::play_best, DpImed::play_sure) {
             true => (),
-            false if offer.is_plain => choose_plain(self, offer, ImedPlan::choose_among),
-            false => self.choose_offered(offer),
+            false if offer.is_plain => policy.choose_plain(offer, DpImed::choose_among),
+            false => policy.choose_offered(offer),
         }
-        self.count_unexamined(offer);
+        policy.count_unexamined(offer);
     }
 
-    fn cancel(&mut self, pull: Pull) {
+    fn cancel(policy: &mut DpImed, pull: Pull) {
         let arm = pull.arm() as usize;
-        let plan = &mut self.plans[arm];
+        let plan = &mut policy.plan.arms[arm];
         plan.pulls -= Pull::EXAMINATION - u64::from(pull.unexamined());
         if plan.pulls < plan.awaited {
-            plan.awaited = self.batched.closed(arm);
-            self.invalidate(arm);
+            plan.awaited = policy.batched.closed(arm);
+            policy.invalidate(arm);
         }
     }
 
     fn grow(&mut self) -> Result<()> {
-        self.plans.reserve()?;
+        self.arms.reserve()?;
         self.order.reserve()?;
-        self.computed.try_reserve(self.plans.len() + 1).map_err(|_| Error::NoMemory)
+        self.computed.try_reserve(self.arms.len() + 1).map_err(|_| Error::NoMemory)
     }
 
-    fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
+    fn snapshot(policy: &mut DpImed, with: &mut Archive) -> Result<()> {
         if with.reads() {
-            for arm in 0..self.plans.len() {
-                self.plans[arm] = ArmPlan::NEW;
-                self.order.set(arm, if self.batched.ledger.roster.is_live(arm) { FIRST } else { Line::NEVER });
+            for arm in 0..policy.plan.arms.len() {
+                policy.plan.arms[arm] = ArmPlan::NEW;
+                policy.plan.order.set(arm, if policy.batched.ledger.roster.is_live(arm) { FIRST } else { Line::NEVER });
             }
         }
         Ok(())
     }
 
-    fn changed(&mut self, arm: usize, change: ArmChange) {
+    fn changed(policy: &mut DpImed, arm: usize, change: ArmChange) {
         match change {
             ArmChange::Added => {
-                self.plans.push(ArmPlan::NEW);
-                self.order.push(FIRST);
-                self.is_exact = false;
+                policy.plan.arms.push(ArmPlan::NEW);
+                policy.plan.order.push(FIRST);
+                policy.plan.is_exact = false;
             }
             ArmChange::Retired => {
-                self.order.set(arm, Line::NEVER);
-                self.is_exact = false;
+                policy.plan.order.set(arm, Line::NEVER);
+                policy.plan.is_exact = false;
             }
             ArmChange::Duty => {
-                self.open_next(arm);
-                self.invalidate(arm);
+                policy.open_next(arm);
+                policy.invalidate(arm);
             }
             ArmChange::Contributed => {
-                self.begin_batch(arm, self.plans[arm].requested.saturating_sub(self.batched.closed(arm)));
+                policy.begin_batch(arm, policy.plan.arms[arm].requested.saturating_sub(policy.batched.closed(arm)));
             }
             ArmChange::Released => {
                 let _rounding = DefaultRounding::set();
-                let size = self.open_next(arm);
-                self.begin_batch(arm, size * Pull::EXAMINATION);
-                refresh_some(self);
+                let size = policy.open_next(arm);
+                policy.begin_batch(arm, size * Pull::EXAMINATION);
+                policy.refresh_some();
             }
-            ArmChange::Evidence => self.invalidate(arm),
+            ArmChange::Evidence => policy.invalidate(arm),
+            ArmChange::Moved => (),
         }
     }
 }
 
 persist!(ArmPlan { pulls, awaited, requested, leads } made { known, next, line, place, curve });
 
-persist!(ImedPlan { plans } made { index, batched, explore, order, computed, point, stale, is_exact, best });
+persist!(ImedPlan { arms } made { index, explore, order, computed, point, stale, is_exact, best });
 
 #[cfg(test)]
 mod tests {
@@ -578,9 +569,9 @@ mod tests {
         if !known(arm) {
             return false;
         }
-        let margin = policy.index.margin(policy.batched.ledger.roster.live().len());
+        let margin = policy.plan.index.margin(policy.batched.ledger.roster.live().len());
         let leads = |arm: u32| policy.batched.mean(arm as usize) >= policy.batched.mean(leader);
-        let index = |arm: u32| policy.index.at(&policy.evidence(arm as usize), point).0;
+        let index = |arm: u32| policy.plan.index.at(&policy.evidence(arm as usize), point).0;
         let compared = |arm: u32| if leads(arm) { index(arm) - margin } else { index(arm) };
         let least = compared(arm);
         for &other in arms.iter().filter(|&&other| known(other)) {
@@ -597,10 +588,10 @@ mod tests {
         let (mut checks, mut answered, mut changed) = (0, 0, [0; 2]);
         for step in 0..20_000u32 {
             let in_flight = [0, 0, 300][step as usize / 1000 % 3];
-            let was_exact = policy.is_exact;
+            let was_exact = policy.plan.is_exact;
             let pull = policy.choose();
-            let (arm, point) = (pull.arm() as usize, policy.point);
-            if !was_exact && policy.is_exact && pull.propensity > 0.5 {
+            let (arm, point) = (pull.arm() as usize, policy.plan.point);
+            if !was_exact && policy.plan.is_exact && pull.propensity > 0.5 {
                 // Of several arms with the largest mean, only the leader is preferred.
                 let (leader, mean) = (policy.batched.leader(), |arm: u32| policy.batched.mean(arm as usize));
                 let mut arms = policy.batched.ledger.roster.live().to_vec();
@@ -608,7 +599,7 @@ mod tests {
                 checks += 1;
                 changed[0] += u32::from(is_the_least(&policy, pull.arm(), &arms, leader, point));
             }
-            let plan = &policy.plans[arm];
+            let plan = &policy.plan.arms[arm];
             assert!(
                 policy.batched.closed(arm) <= plan.awaited
                     && plan.awaited <= plan.requested
@@ -696,7 +687,7 @@ mod tests {
                 policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(click) * Reward::ONE as u32));
             }
         }
-        let (count, releases) = (policy.index.computed.get(), u64::from(policy.batched.ledger.facts.releases));
+        let (count, releases) = (policy.plan.index.computed.get(), u64::from(policy.batched.ledger.facts.releases));
         assert!(releases > 50 && count < 10 * releases, "{count} indices, {releases} releases");
     }
 
@@ -710,18 +701,18 @@ mod tests {
         let mut random = seed.stream();
         let (mut inexact, mut most) = (0, 0);
         for _ in 0..200_000 {
-            let before = policy.computed.len();
+            let before = policy.plan.computed.len();
             let pull = policy.choose();
-            if !policy.is_exact {
+            if !policy.plan.is_exact {
                 inexact += 1;
                 assert_eq!(pull.arm() as usize, policy.batched.leader());
             }
-            let after = policy.computed.len();
+            let after = policy.plan.computed.len();
             most = most.max(after.saturating_sub(before)).max(before.saturating_sub(after) / 8);
             let click = random.unit() < 0.2 + 0.5 * f64::from(pull.arm()) / 5000.0;
             policy.observe(Pull::of(pull.arm()), Reward::from_units(u32::from(click) * Reward::ONE as u32));
         }
-        assert!(most <= ImedPlan::AT_ONCE && (1..10_000).contains(&inexact), "{most} {inexact}");
+        assert!(most <= DpImed::AT_ONCE && (1..10_000).contains(&inexact), "{most} {inexact}");
     }
 
     /// A restored arm continues where its releases end: no batch is requested, and no decision is pending.
@@ -739,7 +730,7 @@ mod tests {
         }
         let bytes = write(Kind::Bandit, usize::MAX, |to| policy.snapshot(&mut Archive::Out(to))).unwrap().seal();
         next.snapshot(&mut Archive::In(&mut Reader::new(&bytes, Kind::Bandit).unwrap())).unwrap();
-        for (arm, plan) in next.plans.iter().enumerate() {
+        for (arm, plan) in next.plan.arms.iter().enumerate() {
             assert_eq!([plan.pulls, plan.awaited, plan.requested, next.batched.closed(arm)], [0; 4]);
             assert_eq!(next.evidence(arm).awaited, policy.batched.evidence(arm).count);
         }
@@ -747,8 +738,8 @@ mod tests {
         let pull = next.choose();
         let arm = pull.arm() as usize;
         assert!(
-            next.plans[arm].requested > next.batched.closed(arm)
-                && next.plans[arm].pulls == next.batched.closed(arm) + Pull::EXAMINATION
+            next.plan.arms[arm].requested > next.batched.closed(arm)
+                && next.plan.arms[arm].pulls == next.batched.closed(arm) + Pull::EXAMINATION
         );
     }
 

@@ -24,11 +24,11 @@
 use super::arms::BatchedArms;
 use super::curve::{Curve, NATS};
 use super::explore::{Explore, kappa};
-use super::{ArmChange, Batched, Plan, choose_best, choose_plain, refresh_some};
+use super::{ArmChange, Batched, Plan};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
-use crate::moving::{Archive, Persist, persist};
+use crate::moving::{Archive, persist};
 use crate::policy::contract::Pull;
 use crate::random::Seed;
 use crate::request::{NO_ARM, Offer, Sure, Worths};
@@ -38,7 +38,6 @@ pub type DpMed = Batched<MedPlan>;
 
 /// Its plan.
 pub struct MedPlan {
-    batched: BatchedArms,
     arms: WipedVec<Weight>,
     /// For each live arm, in their order, the sum of the weights up to it. Capacity for one more.
     sums: Vec<f64>,
@@ -67,29 +66,28 @@ impl Weight {
 impl DpMed {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpMed> {
         config.check_arms(MedPlan::MOST_ARMS)?;
-        let mut policy = MedPlan {
-            batched: BatchedArms::new(config, seed)?,
-            arms: WipedVec::new(config.arms as usize, |_| Weight::NEW)?,
-            sums: Vec::new(),
+        let arms = config.arms as usize;
+        let batched = BatchedArms::new(config, seed)?;
+        let plan = MedPlan {
+            arms: WipedVec::new(arms, |_| Weight::NEW)?,
+            sums: try_with_capacity(arms + 1)?,
             explore: Explore::new(config, seed),
             is_exact: false,
         };
-        policy.sums.try_reserve(config.arms as usize + 1).map_err(|_| Error::NoMemory)?;
-        (0..config.arms as usize).for_each(|arm| policy.open(arm));
-        Ok(Batched(policy))
+        let mut policy = Batched { batched, plan };
+        (0..arms).for_each(|arm| policy.open(arm));
+        Ok(policy)
     }
-}
 
-impl MedPlan {
     /// exp(-D'), computed at most once between releases.
     fn weight(&mut self, arm: usize, leading: f64) -> f64 {
-        if self.arms[arm].at != leading {
+        if self.plan.arms[arm].at != leading {
             let evidence = self.batched.evidence(arm);
             let exponent = evidence.exponent(leading).0;
-            self.arms[arm].weight = (-evidence.banded(leading, exponent)).exp();
-            self.arms[arm].at = leading;
+            self.plan.arms[arm].weight = (-evidence.banded(leading, exponent)).exp();
+            self.plan.arms[arm].at = leading;
         }
-        self.arms[arm].weight
+        self.plan.arms[arm].weight
     }
 
     /// Whether any of these arms has a release. If none has, all have the same probability.
@@ -99,15 +97,15 @@ impl MedPlan {
 
     /// Notes whether an arm's decisions cover its first batch, after a change of their number or of the batch.
     fn expect_rewards(&mut self, arm: usize) {
-        let (closed, pulls) = (self.batched.closed(arm), self.arms[arm].pulls * Pull::EXAMINATION);
+        let (closed, pulls) = (self.batched.closed(arm), self.plan.arms[arm].pulls * Pull::EXAMINATION);
         let pending = pulls.saturating_sub(closed);
         let is_awaited = self.batched.mean(arm).is_nan() && {
             let part = self.batched.part(self.batched.size(&self.batched.evidence(arm), 0.0));
             let missing = pending.saturating_sub(self.batched.open_sum(arm).own());
             pending >= part * Pull::EXAMINATION && self.batched.is_filled_by(arm, missing)
         };
-        if std::mem::replace(&mut self.arms[arm].is_awaited, is_awaited) != is_awaited {
-            self.is_exact = false;
+        if std::mem::replace(&mut self.plan.arms[arm].is_awaited, is_awaited) != is_awaited {
+            self.plan.is_exact = false;
         }
     }
 
@@ -116,7 +114,7 @@ impl MedPlan {
             return 1.0;
         }
         let weight = match self.batched.mean(arm as usize).is_nan() {
-            true => f64::from(u8::from(!self.arms[arm as usize].is_awaited)),
+            true => f64::from(u8::from(!self.plan.arms[arm as usize].is_awaited)),
             false => self.weight(arm as usize, leading),
         };
         if weight == 1.0 { kappa(self.batched.ledger.roster.live().len()) } else { weight }
@@ -132,39 +130,39 @@ impl MedPlan {
             return 0.0;
         }
         if mean.is_nan() {
-            return f64::from(u8::from(!self.arms[arm as usize].is_awaited));
+            return f64::from(u8::from(!self.plan.arms[arm as usize].is_awaited));
         }
         let distance = f64::min(needed, 1.0) - mean;
-        let exponent = self.arms[arm as usize].curve.at(distance).unwrap_or_else(|| {
+        let exponent = self.plan.arms[arm as usize].curve.at(distance).unwrap_or_else(|| {
             let evidence = self.batched.evidence(arm as usize);
             let at = |distance: f64| {
                 let leading = f64::min(mean + distance, 1.0);
                 evidence.banded(leading, evidence.exponent(leading).0)
             };
-            self.arms[arm as usize].curve.compute(distance, || evidence.reach(NATS), at)
+            self.plan.arms[arm as usize].curve.compute(distance, || evidence.reach(NATS), at)
         });
         (-exponent).exp()
     }
 
     /// Computes an arm's weight again before the next decision.
     fn invalidate(&mut self, arm: usize) {
-        (self.arms[arm].at, self.arms[arm].curve) = (f64::NAN, Curve::UNKNOWN);
-        self.is_exact = false;
+        (self.plan.arms[arm].at, self.plan.arms[arm].curve) = (f64::NAN, Curve::UNKNOWN);
+        self.plan.is_exact = false;
     }
 
     fn weigh_all(&mut self) {
-        if self.is_exact {
+        if self.plan.is_exact {
             return;
         }
         let leading = self.batched.mean(self.batched.leader());
         let is_known = self.is_known(self.batched.ledger.roster.live());
-        self.sums.clear();
+        self.plan.sums.clear();
         let mut sum = 0.0;
         for place in 0..self.batched.ledger.roster.live().len() {
             sum += self.weight_among(is_known, self.batched.ledger.roster.live()[place], leading);
-            self.sums.push(sum);
+            self.plan.sums.push(sum);
         }
-        self.is_exact = true;
+        self.plan.is_exact = true;
     }
 
     /// Opens an arm's next batch.
@@ -178,23 +176,23 @@ impl MedPlan {
     /// Draws one of these arms, of whose weights the sums up to each are known. If there is one sum more, it is that of
     /// what is sure, which exploration does not draw.
     fn draw(&mut self, arms: usize) -> (usize, f64) {
-        let sums = &self.sums;
+        let sums = &self.plan.sums;
         let (all, last) = (sums[sums.len() - 1], sums.len() - 1);
-        let place = match self.explore.tosses() {
-            true => self.explore.coins.below(arms as u64) as usize,
+        let place = match self.plan.explore.tosses() {
+            true => self.plan.explore.coins.below(arms as u64) as usize,
             false => {
-                let point = self.explore.coins.unit() * all;
+                let point = self.plan.explore.coins.unit() * all;
                 sums.partition_point(|&sum| sum <= point).min(last)
             }
         };
         let own = (sums[place] - if place > 0 { sums[place - 1] } else { 0.0 }) / all;
         let even = if place < arms { 1.0 / arms as f64 } else { 0.0 };
-        (place, self.explore.mix(even, own))
+        (place, self.plan.explore.mix(even, own))
     }
 
     fn play(&mut self, arm: u32, propensity: f64) -> Pull {
         self.batched.ledger.facts.decisions += 1;
-        self.arms[arm as usize].pulls += 1;
+        self.plan.arms[arm as usize].pulls += 1;
         if self.batched.mean(arm as usize).is_nan() {
             self.expect_rewards(arm as usize);
         }
@@ -209,10 +207,10 @@ impl MedPlan {
             all += self.weight_among(is_known, arm, leading);
         }
         let mut drawn = arms[0];
-        if self.explore.tosses() {
-            drawn = arms[self.explore.coins.below(arms.len() as u64) as usize];
+        if self.plan.explore.tosses() {
+            drawn = arms[self.plan.explore.coins.below(arms.len() as u64) as usize];
         } else {
-            let mut point = self.explore.coins.unit() * all;
+            let mut point = self.plan.explore.coins.unit() * all;
             for &arm in arms {
                 let weight = self.weight_among(is_known, arm, leading);
                 if weight > 0.0 {
@@ -225,22 +223,22 @@ impl MedPlan {
             }
         }
         let own = self.weight_among(is_known, drawn, leading) / all;
-        self.play(drawn, self.explore.mix(1.0 / arms.len() as f64, own))
+        self.play(drawn, self.plan.explore.mix(1.0 / arms.len() as f64, own))
     }
 
     fn choose_offered(&mut self, offer: &mut Offer) {
         let (Some(arms), Some(worths)) = (offer.among(), offer.worths) else { return };
         let (sure, best) = self.best_worth(offer);
         // The sums of the weights up to each arm. Their memory is for all arms, so the next plain decision settles anew.
-        self.is_exact = false;
-        self.sums.clear();
+        self.plan.is_exact = false;
+        self.plan.sums.clear();
         let mut sum = 0.0;
         for &arm in arms {
             sum += self.valued_weight(arm, worths, best);
-            self.sums.push(sum);
+            self.plan.sums.push(sum);
         }
         if sure.is_some() {
-            self.sums.push(sum + 1.0);
+            self.plan.sums.push(sum + 1.0);
         }
         if arms.is_empty() {
             return self.play_sure(offer);
@@ -277,14 +275,14 @@ impl MedPlan {
 
     /// Plays what is sure, or explores an arm.
     fn play_sure(&mut self, offer: &mut Offer) {
-        match self.explore.choose_sure(offer) {
+        match self.plan.explore.choose_sure(offer) {
             (Some(arm), propensity) => offer.choose(self.play(arm, propensity), arm, f64::NAN),
             (None, propensity) => self.batched.abstain(offer, propensity),
         }
     }
 
     fn play_best(&mut self, best: usize, among: Option<&[u32]>) -> Pull {
-        let (arm, propensity) = self.explore.choose(best as u32, among, self.batched.ledger.roster.live());
+        let (arm, propensity) = self.plan.explore.choose(best as u32, among, self.batched.ledger.roster.live());
         self.play(arm, propensity)
     }
 }
@@ -293,49 +291,41 @@ impl Plan for MedPlan {
     /// With more the end of a batch could take longer than 50 ms.
     const MOST_ARMS: u32 = 1 << 12;
 
-    fn batched(&self) -> &BatchedArms {
-        &self.batched
+    fn choose(policy: &mut DpMed) -> Pull {
+        policy.weigh_all();
+        let (place, propensity) = policy.draw(policy.plan.sums.len());
+        policy.play(policy.batched.ledger.roster.live()[place], propensity)
     }
 
-    fn batched_mut(&mut self) -> &mut BatchedArms {
-        &mut self.batched
-    }
-
-    fn choose(&mut self) -> Pull {
-        self.weigh_all();
-        let (place, propensity) = self.draw(self.sums.len());
-        self.play(self.batched.ledger.roster.live()[place], propensity)
-    }
-
-    fn decide(&mut self, offer: &mut Offer) {
-        match offer.is_outage && choose_best(self, offer, MedPlan::play_best, MedPlan::play_sure) {
+    fn decide(policy: &mut DpMed, offer: &mut Offer) {
+        match offer.is_outage && policy.choose_best(offer, DpMed::play_best, DpMed::play_sure) {
             true => (),
-            false if offer.is_plain => choose_plain(self, offer, MedPlan::choose_among),
-            false => self.choose_offered(offer),
+            false if offer.is_plain => policy.choose_plain(offer, DpMed::choose_among),
+            false => policy.choose_offered(offer),
         }
     }
 
-    fn weights(&mut self, offer: &Offer, weights: &mut [f64]) -> Result<()> {
-        let listed = offer.among().unwrap_or(self.batched.ledger.roster.live());
+    fn weights(policy: &mut DpMed, offer: &Offer, weights: &mut [f64]) -> Result<()> {
+        let listed = offer.among().unwrap_or(policy.batched.ledger.roster.live());
         let (mut arms, mut own) = (try_with_capacity(listed.len())?, try_with_capacity(listed.len())?);
         arms.extend_from_slice(listed);
         own.resize(arms.len(), 0.0);
-        let sure = self.weigh(offer, &arms, &mut own);
+        let sure = policy.weigh(offer, &arms, &mut own);
         let (all, even) = (own.iter().sum::<f64>() + f64::from(u8::from(sure.is_some())), 1.0 / arms.len() as f64);
         for (&arm, own) in arms.iter().zip(own) {
-            weights[arm as usize] = self.explore.mix(even, own / all);
+            weights[arm as usize] = policy.plan.explore.mix(even, own / all);
         }
         if let Some(sure) = sure {
-            weights[sure.arm as usize] = if arms.is_empty() { 1.0 } else { self.explore.mix(0.0, 1.0 / all) };
+            weights[sure.arm as usize] = if arms.is_empty() { 1.0 } else { policy.plan.explore.mix(0.0, 1.0 / all) };
         }
         Ok(())
     }
 
-    fn cancel(&mut self, pull: Pull) {
+    fn cancel(policy: &mut DpMed, pull: Pull) {
         let arm = pull.arm() as usize;
-        self.arms[arm].pulls -= 1;
-        if self.batched.mean(arm).is_nan() {
-            self.expect_rewards(arm);
+        policy.plan.arms[arm].pulls -= 1;
+        if policy.batched.mean(arm).is_nan() {
+            policy.expect_rewards(arm);
         }
     }
 
@@ -344,33 +334,33 @@ impl Plan for MedPlan {
         self.sums.try_reserve(self.arms.len() + 2).map_err(|_| Error::NoMemory)
     }
 
-    fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
+    fn snapshot(policy: &mut DpMed, with: &mut Archive) -> Result<()> {
         if with.reads() {
-            (0..self.arms.len()).for_each(|arm| self.open(arm));
+            (0..policy.plan.arms.len()).for_each(|arm| policy.open(arm));
         }
         Ok(())
     }
 
-    fn changed(&mut self, arm: usize, change: ArmChange) {
+    fn changed(policy: &mut DpMed, arm: usize, change: ArmChange) {
         match change {
             ArmChange::Added => {
-                self.arms.push(Weight::NEW);
-                self.open(arm);
-                self.is_exact = false;
+                policy.plan.arms.push(Weight::NEW);
+                policy.open(arm);
+                policy.plan.is_exact = false;
             }
-            ArmChange::Retired => self.is_exact = false,
+            ArmChange::Retired => policy.plan.is_exact = false,
             ArmChange::Duty => {
-                self.open(arm);
-                self.expect_rewards(arm);
+                policy.open(arm);
+                policy.expect_rewards(arm);
             }
-            ArmChange::Contributed => self.expect_rewards(arm),
+            ArmChange::Contributed | ArmChange::Moved => policy.expect_rewards(arm),
             ArmChange::Released => {
-                self.invalidate(arm);
-                refresh_some(self);
-                self.open(arm);
-                self.expect_rewards(arm);
+                policy.invalidate(arm);
+                policy.refresh_some();
+                policy.open(arm);
+                policy.expect_rewards(arm);
             }
-            ArmChange::Evidence => self.invalidate(arm),
+            ArmChange::Evidence => policy.invalidate(arm),
         }
     }
 }
@@ -378,15 +368,7 @@ impl Plan for MedPlan {
 // Whether an arm's first batch is awaited follows from the rest.
 persist!(Weight { pulls } made { at, weight, is_awaited, curve });
 
-impl Persist for MedPlan {
-    fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        self.arms.persist(with)?;
-        if with.reads() {
-            (0..self.arms.len()).for_each(|arm| self.expect_rewards(arm));
-        }
-        Ok(())
-    }
-}
+persist!(MedPlan { arms } made { sums, explore, is_exact });
 
 #[cfg(test)]
 mod tests {

@@ -20,7 +20,7 @@
 
 use super::arms::BatchedArms;
 use super::assignment::{Assignment, SampleRatio, Visitor};
-use super::{ArmChange, Batched, Plan, choose_plain};
+use super::{ArmChange, Batched, Plan};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
@@ -38,7 +38,6 @@ pub type DpTopTwo = Batched<TopTwoPlan>;
 
 /// Its plan.
 pub struct TopTwoPlan {
-    batched: BatchedArms,
     mixture: Mixture,
     ln_inverse_beta: f64,
     /// The most that rounding adds to the difference of two means: 2 r.
@@ -124,8 +123,8 @@ impl DpTopTwo {
         }
         let arms = config.arms as usize;
         let [left, entrants, leaders, next_leaders] = [(); 4].map(|()| try_with_capacity(arms));
-        let mut plan = TopTwoPlan {
-            batched: BatchedArms::new(config, seed)?,
+        let batched = BatchedArms::new(config, seed)?;
+        let plan = TopTwoPlan {
             mixture: Mixture::new(Cumulant::of(&config.noise()?)),
             ln_inverse_beta: config.ln_inverse_beta(),
             rounding: 2.0 * range.rounding(),
@@ -141,17 +140,16 @@ impl DpTopTwo {
             next_leaders: next_leaders?,
             test: Test::NEW,
         };
-        plan.find_left();
-        plan.find_leaders();
-        plan.open_all();
-        Ok(Batched(plan))
+        let mut policy = Batched { batched, plan };
+        policy.find_left();
+        policy.find_leaders();
+        policy.open_all();
+        Ok(policy)
     }
-}
 
-impl TopTwoPlan {
     /// Finds the arms that began the test, and those that are left: the live ones that are not out.
     fn find_left(&mut self) {
-        let TopTwoPlan { batched, standings, left, entrants, .. } = self;
+        let Batched { batched, plan: TopTwoPlan { standings, left, entrants, .. } } = self;
         entrants.clear();
         entrants.extend((CONTROL + 1..standings.len() as u32).filter(|&arm| !standings[arm as usize].is_absent));
         left.clear();
@@ -162,7 +160,7 @@ impl TopTwoPlan {
 
     /// Finds the leaders of the arms left. Returns whether they were the leaders before.
     fn find_leaders(&mut self) -> bool {
-        let TopTwoPlan { batched, left, leaders, next_leaders: next, winners, .. } = self;
+        let Batched { batched, plan: TopTwoPlan { left, leaders, next_leaders: next, winners, .. } } = self;
         let mean = |arm: u32| batched.mean(arm as usize).max(0.0); // NaN is 0
         next.clear();
         next.extend(left.iter());
@@ -175,12 +173,12 @@ impl TopTwoPlan {
 
     /// The leader with the smallest released mean.
     fn last_leader(&self) -> u32 {
-        self.leaders.last().copied().unwrap_or_default()
+        self.plan.leaders.last().copied().unwrap_or_default()
     }
 
     /// The arms left that do not lead.
     fn followers(&self) -> impl Iterator<Item = u32> {
-        self.left.iter().copied().filter(|arm| !self.leaders.contains(arm))
+        self.plan.left.iter().copied().filter(|arm| !self.plan.leaders.contains(arm))
     }
 
     /// Whether a claim about each leader and this arm holds.
@@ -188,13 +186,13 @@ impl TopTwoPlan {
         let sums = |arm: u32| self.batched.sums(arm as usize);
         // The last leader is the one of which it probably does not hold.
         sums(arm).is_ok_and(|arm| {
-            self.leaders.iter().rev().all(|&leader| sums(leader).is_ok_and(|leader| claim(&leader, &arm)))
+            self.plan.leaders.iter().rev().all(|&leader| sums(leader).is_ok_and(|leader| claim(&leader, &arm)))
         })
     }
 
     /// Finds the arms that are left now, after some went out or came back.
     fn leave(&mut self) {
-        let TopTwoPlan { batched, assignment, left, entrants, ratio, .. } = self;
+        let Batched { batched, plan: TopTwoPlan { assignment, left, entrants, ratio, .. } } = self;
         ratio.change(shares(assignment, left, entrants), |arm| batched.open_sum(arm).settled());
         self.find_left();
     }
@@ -204,14 +202,14 @@ impl TopTwoPlan {
     fn begin(&mut self) {
         let roster = &self.batched.ledger.roster;
         let begins = |arm| Standing { is_absent: !roster.is_live(arm), ..Standing::default() };
-        self.standings.iter_mut().enumerate().for_each(|(arm, standing)| *standing = begins(arm));
-        self.test = Test::NEW;
+        self.plan.standings.iter_mut().enumerate().for_each(|(arm, standing)| *standing = begins(arm));
+        self.plan.test = Test::NEW;
         self.leave();
-        for place in 0..self.left.len() {
-            self.batched.begin_anew(self.left[place] as usize);
+        for place in 0..self.plan.left.len() {
+            self.batched.begin_anew(self.plan.left[place] as usize);
         }
         self.find_leaders();
-        if self.left.len() <= self.winners {
+        if self.plan.left.len() <= self.plan.winners {
             self.end(TestState::Won);
         }
         self.open_all();
@@ -219,53 +217,54 @@ impl TopTwoPlan {
 
     /// The price of pairs of arms, in nats: of those that may be [confused](pairs), with the price of merges.
     fn enough(&self) -> f64 {
-        let (arms, live) = (self.standings.len(), self.batched.ledger.roster.live().len());
-        self.nats(pairs(arms as f64, (arms - live) as f64, self.winners as f64))
+        let (arms, live) = (self.plan.standings.len(), self.batched.ledger.roster.live().len());
+        self.nats(pairs(arms as f64, (arms - live) as f64, self.plan.winners as f64))
     }
 
     /// Nats that refute a claim about any of so many pairs.
     fn nats(&self, pairs: f64) -> f64 {
-        pairs.ln() + self.ln_inverse_beta + price_of_merges(self.batched.ledger.peers.updates())
+        pairs.ln() + self.plan.ln_inverse_beta + price_of_merges(self.batched.ledger.peers.updates())
     }
 
     fn claims(&self) -> Claims {
-        let arms = self.standings.len() as f64;
+        let arms = self.plan.standings.len() as f64;
         let of_any = self.nats(arms * (arms - 1.0));
-        let TopTwoPlan { rounding, tolerance, winners, .. } = *self;
+        let TopTwoPlan { rounding, tolerance, winners, .. } = self.plan;
         Claims { rounding, tolerance, enough: self.enough(), of_any, winners }
     }
 
     /// Judges the arms after new releases of this one, or all of them: those out of the race go out, and the test may end.
     fn judge(&mut self, released: Option<usize>) {
-        if self.test.has_ended() {
+        if self.plan.test.has_ended() {
             return;
         }
         let is_same = self.find_leaders();
-        if self.left.len() <= self.winners {
+        if self.plan.left.len() <= self.plan.winners {
             return self.end(TestState::Won);
         }
         let claims = self.claims();
         // Nothing has changed for the others, if the leaders are the same.
-        let one = released.map(|arm| arm as u32).filter(|arm| is_same && !self.leaders.contains(arm));
+        let one = released.map(|arm| arm as u32).filter(|arm| is_same && !self.plan.leaders.contains(arm));
         let mut goes_out = false;
-        for place in 0..self.left.len() {
-            let other = self.left[place];
-            let is_new = !self.leaders.contains(&other) && one.is_none_or(|one| one == other);
-            if is_new && self.all_leaders(other, |best, sums| claims.is_better(&self.mixture, best, sums)) {
-                self.standings[other as usize].is_out = true;
+        for place in 0..self.plan.left.len() {
+            let other = self.plan.left[place];
+            let is_new = !self.plan.leaders.contains(&other) && one.is_none_or(|one| one == other);
+            if is_new && self.all_leaders(other, |best, sums| claims.is_better(&self.plan.mixture, best, sums)) {
+                self.plan.standings[other as usize].is_out = true;
                 goes_out = true;
             }
         }
         if goes_out {
-            self.leaders.iter().for_each(|&arm| self.standings[arm as usize].has_refuted = true);
+            self.plan.leaders.iter().for_each(|&arm| self.plan.standings[arm as usize].has_refuted = true);
             self.leave();
         }
-        let is_good_enough = |arm| self.all_leaders(arm, |best, sums| claims.is_good_enough(&self.mixture, best, sums));
-        let state = if self.left.len() <= self.winners {
+        let is_good_enough =
+            |arm| self.all_leaders(arm, |best, sums| claims.is_good_enough(&self.plan.mixture, best, sums));
+        let state = if self.plan.left.len() <= self.plan.winners {
             TestState::Won
-        } else if self.tolerance > 0.0 && self.followers().all(is_good_enough) {
+        } else if self.plan.tolerance > 0.0 && self.followers().all(is_good_enough) {
             TestState::Tied
-        } else if self.rewards() >= self.planned_end {
+        } else if self.rewards() >= self.plan.planned_end {
             TestState::Undecided
         } else {
             return;
@@ -280,8 +279,8 @@ impl TopTwoPlan {
 
     /// The arm that the last leader is compared with: the control, or the best arm that does not lead.
     fn other(&self) -> u32 {
-        let leads = |arm: u32| self.leaders.contains(&arm);
-        if self.assignment.control_share > 0.0 && !leads(CONTROL) {
+        let leads = |arm: u32| self.plan.leaders.contains(&arm);
+        if self.plan.assignment.control_share > 0.0 && !leads(CONTROL) {
             return CONTROL;
         }
         let mean = |arm: &u32| self.batched.mean(*arm as usize);
@@ -292,19 +291,19 @@ impl TopTwoPlan {
     /// Ends the test: its leaders are left.
     fn end(&mut self, state: TestState) {
         let (leader, other, claims) = (self.last_leader(), self.other(), self.claims());
-        self.test = Test { state, leader, other, rewards: self.rewards() as u64, ..Test::NEW };
+        self.plan.test = Test { state, leader, other, rewards: self.rewards() as u64, ..Test::NEW };
         // The winners are the best arms, so fewer pairs may be confused.
         let (nats, least) = match state {
             TestState::Won => (claims.enough + LN_2, 0.0),
-            TestState::Tied => (claims.of_any, -self.tolerance),
+            TestState::Tied => (claims.of_any, -self.plan.tolerance),
             _ => (claims.of_any, -1.0),
         };
         if let (Ok(best), Ok(other)) = (self.batched.sums(leader as usize), self.batched.sums(other as usize)) {
-            (self.test.low, self.test.high) = claims.interval(nats, least, &best, &other);
+            (self.plan.test.low, self.plan.test.high) = claims.interval(nats, least, &best, &other);
         }
-        for place in 0..self.left.len() {
-            let arm = self.left[place];
-            self.standings[arm as usize].is_out = !self.leaders.contains(&arm);
+        for place in 0..self.plan.left.len() {
+            let arm = self.plan.left[place];
+            self.plan.standings[arm as usize].is_out = !self.plan.leaders.contains(&arm);
         }
         self.leave();
     }
@@ -319,7 +318,7 @@ impl TopTwoPlan {
     /// The factor by which the rewards of all arms are to grow in the next round: the least one with which one more release
     /// of the last leader and of some other arm, of the same means, would be enough for a verdict.
     fn growth(&self) -> f64 {
-        if self.left.len() <= self.winners {
+        if self.plan.left.len() <= self.plan.winners {
             return 2.0;
         }
         let leader = self.last_leader() as usize;
@@ -333,7 +332,7 @@ impl TopTwoPlan {
         };
         let needed = |other: usize| {
             let suffices = |growth: f64| match (grown(leader, growth), grown(other, growth)) {
-                (Ok(best), Ok(other)) => claims.is_good_enough(&self.mixture, &best, &other),
+                (Ok(best), Ok(other)) => claims.is_good_enough(&self.plan.mixture, &best, &other),
                 _ => false,
             };
             let (mut low, mut high) = (least, greatest);
@@ -351,7 +350,7 @@ impl TopTwoPlan {
 
     /// The arms that are learned from, and their [`shares`].
     fn shares(&self) -> impl Iterator<Item = (usize, f64)> + Clone {
-        shares(&self.assignment, &self.left, &self.entrants)
+        shares(&self.plan.assignment, &self.plan.left, &self.plan.entrants)
     }
 
     /// Begins a round: opens the batches of all arms that are learned from. They end together, but for what is by chance, so
@@ -378,7 +377,8 @@ impl TopTwoPlan {
             }
             Some(growth) => {
                 // Not far beyond the end.
-                let to_end = if self.test.has_ended() { f64::INFINITY } else { self.planned_end - self.rewards() };
+                let to_end =
+                    if self.plan.test.has_ended() { f64::INFINITY } else { self.plan.planned_end - self.rewards() };
                 let part = to_end.max(1.0) * share / self.shares().map(|(_, share)| share).sum::<f64>();
                 self.batched.size(&evidence, ((growth - 1.0) * evidence.count).min(part.ceil()))
             }
@@ -419,8 +419,8 @@ impl TopTwoPlan {
     /// arms that began the test has the same part of the rest. The part of an arm that is out goes to those that are left,
     /// and nothing is learned there: so the arms that are compared have the same shares at all times.
     fn assign(&mut self, visitor: Visitor) -> (Pull, bool) {
-        let share = self.assignment.control_share;
-        let TopTwoPlan { batched, assignment, left, entrants, .. } = self;
+        let share = self.plan.assignment.control_share;
+        let Batched { batched, plan: TopTwoPlan { assignment, left, entrants, .. } } = self;
         let id = |arm: usize| batched.ledger.roster.id(arm);
         if share == 0.0 {
             let arm = assignment.one_of(left, id, visitor);
@@ -443,14 +443,14 @@ impl TopTwoPlan {
 
     /// One of these arms that is left, each with the same probability; if none is, the best.
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
-        let left = arms.iter().filter(|arm| self.left.contains(arm)).count();
-        self.ratio.is_unknown |= left < self.left.len(); // shares of such requests are others
+        let left = arms.iter().filter(|arm| self.plan.left.contains(arm)).count();
+        self.plan.ratio.is_unknown |= left < self.plan.left.len(); // shares of such requests are others
         if left == 0 {
             let (best, _) = self.batched.leader_of(arms);
             return self.play(best as u32, 1.0);
         }
-        let drawn = self.assignment.below(left);
-        let arm = arms.iter().filter(|arm| self.left.contains(arm)).nth(drawn);
+        let drawn = self.plan.assignment.below(left);
+        let arm = arms.iter().filter(|arm| self.plan.left.contains(arm)).nth(drawn);
         self.play(arm.copied().unwrap_or_default(), 1.0 / left as f64)
     }
 }
@@ -460,46 +460,38 @@ impl Plan for TopTwoPlan {
     const MOST_ARMS: u32 = 1 << 8;
     const PLANNED: [usize; 2] = [3, Test::BYTES];
 
-    fn batched(&self) -> &BatchedArms {
-        &self.batched
+    fn choose(policy: &mut DpTopTwo) -> Pull {
+        policy.assign(Visitor::Any).0
     }
 
-    fn batched_mut(&mut self) -> &mut BatchedArms {
-        &mut self.batched
-    }
-
-    fn choose(&mut self) -> Pull {
-        self.assign(Visitor::Any).0
-    }
-
-    fn decide(&mut self, offer: &mut Offer) {
+    fn decide(policy: &mut DpTopTwo, offer: &mut Offer) {
         if offer.among().is_some() {
-            return choose_plain(self, offer, TopTwoPlan::choose_among);
+            return policy.choose_plain(offer, DpTopTwo::choose_among);
         }
-        let (pull, is_learned) = self.assign(self.assignment.visitor(offer.user));
+        let (pull, is_learned) = policy.assign(policy.plan.assignment.visitor(offer.user));
         offer.choose(pull, pull.arm(), f64::NAN);
         if !is_learned {
             offer.unlearn();
         }
     }
 
-    fn cancel(&mut self, _pull: Pull) {}
+    fn cancel(_policy: &mut DpTopTwo, _pull: Pull) {}
 
-    fn arm(&self, arm: u32) -> ArmState {
-        ArmState { active: self.left.contains(&arm), ..self.batched.arm(arm as usize) }
+    fn arm(policy: &DpTopTwo, arm: u32) -> ArmState {
+        ArmState { active: policy.plan.left.contains(&arm), ..policy.batched.arm(arm as usize) }
     }
 
-    fn counts(&self) -> PolicyCounts {
-        let (leader, other, rewards) = (self.last_leader(), self.other(), self.rewards() as u64);
-        let running = Test { leader, other, rewards, ..self.test };
-        let TopTwoPlan { batched, assignment, left, entrants, ratio, .. } = self;
-        let mut test = if self.test.has_ended() { self.test } else { running };
+    fn counts(policy: &DpTopTwo) -> PolicyCounts {
+        let (leader, other, rewards) = (policy.last_leader(), policy.other(), policy.rewards() as u64);
+        let running = Test { leader, other, rewards, ..policy.plan.test };
+        let Batched { batched, plan: TopTwoPlan { assignment, left, entrants, ratio, .. } } = policy;
+        let mut test = if policy.plan.test.has_ended() { policy.plan.test } else { running };
         test.mismatch = ratio.is_mismatch(shares(assignment, left, entrants), |arm| batched.open_sum(arm).settled());
         PolicyCounts {
-            best: if self.winners == 1 { test.best() } else { None },
-            test: Some((test, self.claims())),
-            active: self.left.len() as u32,
-            ..self.batched.counts()
+            best: if policy.plan.winners == 1 { test.best() } else { None },
+            test: Some((test, policy.claims())),
+            active: policy.plan.left.len() as u32,
+            ..policy.batched.counts()
         }
     }
 
@@ -513,47 +505,54 @@ impl Plan for TopTwoPlan {
         Ok(())
     }
 
-    fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
-        with.each(&mut self.standings)?;
-        self.test.persist(with)?;
-        let is_arm = |arm: u32| (arm as usize) < self.standings.len();
-        with.ensure(self.test.is_plausible() && is_arm(self.test.leader) && is_arm(self.test.other))?;
+    fn snapshot(policy: &mut DpTopTwo, with: &mut Archive) -> Result<()> {
+        with.each(&mut policy.plan.standings)?;
+        policy.plan.test.persist(with)?;
+        let is_arm = |arm: u32| (arm as usize) < policy.plan.standings.len();
+        with.ensure(
+            policy.plan.test.is_plausible() && is_arm(policy.plan.test.leader) && is_arm(policy.plan.test.other),
+        )?;
         if with.reads() {
-            self.find_left();
-            with.ensure(!self.left.is_empty() && (!self.test.has_ended() || self.left.len() <= self.winners))?;
-            self.find_leaders();
-            if self.assignment.is_sticky() && !self.test.has_ended() {
-                self.begin(); // a restored handle does not know who came
+            policy.find_left();
+            with.ensure(
+                !policy.plan.left.is_empty()
+                    && (!policy.plan.test.has_ended() || policy.plan.left.len() <= policy.plan.winners),
+            )?;
+            policy.find_leaders();
+            if policy.plan.assignment.is_sticky() && !policy.plan.test.has_ended() {
+                policy.begin(); // a restored handle does not know who came
             }
-            self.open_all();
+            policy.open_all();
         }
         Ok(())
     }
 
-    fn changed(&mut self, arm: usize, change: ArmChange) {
+    fn changed(policy: &mut DpTopTwo, arm: usize, change: ArmChange) {
         match change {
             ArmChange::Added => {
-                self.standings.push(Standing::default());
-                self.ratio.add_arm();
-                self.begin();
+                policy.plan.standings.push(Standing::default());
+                policy.plan.ratio.add_arm();
+                policy.begin();
             }
-            ArmChange::Retired if self.test.has_ended() => {
+            ArmChange::Retired if policy.plan.test.has_ended() => {
                 // The winners are the best of fewer arms, or as good as that.
-                if self.left.contains(&(arm as u32)) {
-                    self.begin();
+                if policy.plan.left.contains(&(arm as u32)) {
+                    policy.begin();
                 }
             }
             // Arms that it has refuted may be among the best now.
-            ArmChange::Retired if self.standings[arm].has_refuted => self.begin(),
+            ArmChange::Retired if policy.plan.standings[arm].has_refuted => policy.begin(),
             ArmChange::Retired => {
-                self.leave();
-                self.judge(None);
-                self.end_round();
+                policy.leave();
+                policy.judge(None);
+                policy.end_round();
             }
-            ArmChange::Duty if self.left.contains(&(arm as u32)) => self.batched.open(arm, self.batched.doubling(arm)),
-            ArmChange::Duty | ArmChange::Contributed => (),
-            ArmChange::Released => self.released(arm),
-            ArmChange::Evidence => self.judge(Some(arm)),
+            ArmChange::Duty if policy.plan.left.contains(&(arm as u32)) => {
+                policy.batched.open(arm, policy.batched.doubling(arm))
+            }
+            ArmChange::Duty | ArmChange::Contributed | ArmChange::Moved => (),
+            ArmChange::Released => policy.released(arm),
+            ArmChange::Evidence => policy.judge(Some(arm)),
         }
     }
 }
@@ -561,7 +560,7 @@ impl Plan for TopTwoPlan {
 persist!(TopTwoPlan {
     entrants, ratio, leaders,
 } made {
-    batched, mixture, ln_inverse_beta, rounding, tolerance, planned_end, assignment, winners, standings, left,
+    mixture, ln_inverse_beta, rounding, tolerance, planned_end, assignment, winners, standings, left,
     next_leaders, test
 });
 
@@ -665,7 +664,7 @@ mod tests {
             let wins = |missing: f64| {
                 let wrong = |number: u64| {
                     let mut policy = made(&config, number);
-                    policy.ln_inverse_beta -= missing;
+                    policy.plan.ln_inverse_beta -= missing;
                     play(&mut policy, &[mean; 2], 12_000, &mut coins(number as u8 ^ 77)) == Some(0)
                 };
                 (0..300).filter(|&number| wrong(number)).count()
@@ -689,7 +688,7 @@ mod tests {
                 policy.observe(Pull::of(pull.arm()), coin(means[pull.arm() as usize], &mut random));
             }
             let promising = policy.batched.leader_of(&(1..200).collect::<Vec<_>>()).0 as u32;
-            policy.ln_inverse_beta -= missing;
+            policy.plan.ln_inverse_beta -= missing;
             (1..200).filter(|&arm| arm != promising).for_each(|arm| policy.retire_arm(arm));
             play(&mut policy, &means, 3000, &mut random).is_some_and(|winner| winner != 0)
         };
@@ -827,7 +826,7 @@ mod tests {
                 }
             }
             assert_eq!(policy.batched.collected(), answered);
-            assert!(policy.left.iter().any(|&arm| policy.batched.is_open(arm as usize)));
+            assert!(policy.plan.left.iter().any(|&arm| policy.batched.is_open(arm as usize)));
             let open = |policy: &DpTopTwo| (0..6).any(|arm| policy.batched.open_sum(arm).own() > 0);
             match step % 9000 {
                 1 => {
@@ -874,7 +873,7 @@ mod tests {
     fn restored(policy: &mut DpTopTwo, config: &Config, number: u64) -> DpTopTwo {
         let bytes = write(Kind::Bandit, usize::MAX, |to| policy.snapshot(&mut Archive::Out(to))).unwrap().seal();
         let mut next = made(config, number);
-        (config.arms as usize..policy.standings.len())
+        (config.arms as usize..policy.plan.standings.len())
             .for_each(|_| next.add_arm(next.batched.ledger.roster.arms() as u64).unwrap());
         next.snapshot(&mut Archive::In(&mut Reader::new(&bytes, Kind::Bandit).unwrap())).unwrap();
         next
@@ -904,15 +903,15 @@ mod tests {
         let mut next = restored(&mut next, &config, 10);
         assert_eq!((next.counts().best, next.choose().arm()), (Some(1), 1));
         next.add_arm(next.batched.ledger.roster.arms() as u64).unwrap();
-        assert!(next.counts().best.is_none() && [1, 3].iter().all(|arm| next.left.contains(arm)));
+        assert!(next.counts().best.is_none() && [1, 3].iter().all(|arm| next.plan.left.contains(arm)));
         assert_eq!(play(&mut next, &means, 100_000, &mut random), Some(1));
         next.retire_arm(3);
         assert_eq!(next.counts().best, Some(1));
         next.retire_arm(1);
         assert_eq!(next.counts().best, Some(2));
         without.retire_arm(1);
-        assert_eq!((without.counts().best, &without.left[..]), (None, &[0, 2][..]));
-        assert_eq!(restored(&mut without, &config, 11).left[..], [0, 2]);
+        assert_eq!((without.counts().best, &without.plan.left[..]), (None, &[0, 2][..]));
+        assert_eq!(restored(&mut without, &config, 11).plan.left[..], [0, 2]);
     }
 
     /// If an arm retires that has refuted another, a new test begins, with nothing. If it has not, the test goes on with
@@ -921,24 +920,24 @@ mod tests {
     fn a_new_test_begins_with_nothing() {
         let (config, means, mut random) = (Config::new(4, 1.0), [0.9, 0.1, 0.9, 0.9], coins(16));
         let mut policy = made(&config, 17);
-        while policy.left.contains(&1) {
+        while policy.plan.left.contains(&1) {
             let pull = policy.choose();
             policy.observe(Pull::of(pull.arm()), coin(means[pull.arm() as usize], &mut random));
         }
-        let by = (0..4).find(|&arm| policy.standings[arm as usize].has_refuted).unwrap();
+        let by = (0..4).find(|&arm| policy.plan.standings[arm as usize].has_refuted).unwrap();
         let rewards = policy.rewards();
-        assert!(policy.left[..] == [0, 2, 3] && rewards >= 100.0);
+        assert!(policy.plan.left[..] == [0, 2, 3] && rewards >= 100.0);
         let mut others = [0, 2, 3].into_iter().filter(|&arm| arm != by);
         let of_one = policy.batched.evidence(others.next().unwrap() as usize).count;
         let other = [0, 2, 3].into_iter().find(|&arm| arm != by).unwrap();
         policy.retire_arm(other);
-        assert!(!policy.left.contains(&1) && policy.rewards() == rewards - of_one);
+        assert!(!policy.plan.left.contains(&1) && policy.rewards() == rewards - of_one);
         let last = others.next().unwrap();
         let mut added = restored(&mut policy, &config, 18);
         policy.retire_arm(by);
         added.add_arm(added.batched.ledger.roster.arms() as u64).unwrap();
-        assert_eq!(policy.left[..], [1, last]);
-        assert!(added.left.contains(&1) && added.left.contains(&4));
+        assert_eq!(policy.plan.left[..], [1, last]);
+        assert!(added.plan.left.contains(&1) && added.plan.left.contains(&4));
         for policy in [&policy, &added] {
             assert!(policy.rewards() == 0.0 && policy.batched.sums(last as usize).is_err());
         }

@@ -11,7 +11,6 @@ use crate::config::check_arms;
 use crate::error::Result;
 use crate::ledger::cells::Place;
 use crate::ledger::facts::Duty;
-use crate::ledger::peers::Peer;
 use crate::memory::try_with_capacity;
 use crate::moving::{Archive, Persist};
 use crate::policy::contract::Pull;
@@ -68,7 +67,7 @@ impl Learner for Linear {
         (0, self.kept.arm(pull.arm() as usize) as usize)
     }
 
-    fn changed(&mut self, change: Change) {
+    fn changed(&mut self, change: Change<LinearReleases>) {
         match change {
             Change::Full(Place::Whole) if self.is_pilot() => self.release_pilot(),
             Change::Full(Place::Whole) => self.release_samples(),
@@ -77,6 +76,11 @@ impl Learner for Linear {
                 self.join_model(self.models.len() - 1);
             }
             Change::Prior(arm, prior) => self.set_prior(arm, prior),
+            Change::Joined { peer, .. } => {
+                self.follow(peer);
+                self.join_pilots();
+                (0..self.models.len()).for_each(|model| self.join_model(model));
+            }
             Change::Duty => {
                 self.plan_whole();
                 for model in 0..self.models.len() {
@@ -113,11 +117,5 @@ impl Learner for Linear {
             models.push((instrument, evidence));
         }
         Ok(LinearReleases { pilots, models })
-    }
-
-    fn join(&mut self, peer: usize, _before: Option<&Peer<LinearReleases>>) {
-        self.follow(peer);
-        self.join_pilots();
-        (0..self.models.len()).for_each(|model| self.join_model(model));
     }
 }

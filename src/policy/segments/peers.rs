@@ -154,7 +154,7 @@ impl Learner for Segments {
         ArmState { mean, width: f64::NAN, effective_pulls, active: self.ledger.roster.is_live(place) }
     }
 
-    fn changed(&mut self, change: Change) {
+    fn changed(&mut self, change: Change<SegmentReleases>) {
         match change {
             Change::Duty => {
                 for row in 0..self.rows.len() {
@@ -178,6 +178,7 @@ impl Learner for Segments {
                 }
                 self.seed_arm_from_peers();
             }
+            Change::Joined { peer, before } => self.join(peer, before),
             Change::Retired(arm) => self.retire(arm),
             Change::Prior(arm, prior) => {
                 self.rates[arm].prior = Some((prior, self.now()));
@@ -250,7 +251,10 @@ impl Learner for Segments {
         }
         Ok(SegmentReleases { keys: KeyIndex::of(head.keys, 0)?, decisions, cells, trials, all })
     }
+}
 
+impl Segments {
+    /// Learns from the peer at this place, which is new or has replaced `before`.
     fn join(&mut self, peer: usize, before: Option<&Peer<SegmentReleases>>) {
         self.ledger.facts.time.learn();
         let (now, half_life) = (self.now(), self.half_life);
@@ -292,9 +296,6 @@ impl Learner for Segments {
         self.trial = false;
         self.plan();
     }
-}
-
-impl Segments {
     /// Makes what one more arm has in every segment.
     ///
     /// # Errors

@@ -1,61 +1,30 @@
 //! The choice among eligible arms, by worths, and for several slots.
 
-use super::{ArmChange, Comparison, DpImed, GOLDEN, ImedPlan, Plan};
+use super::{Comparison, DpImed, GOLDEN};
 use crate::policy::contract::Pull;
 use crate::request::{Offer, Worths};
 
-/// For a [pilot](super::super::clipped), whose pulls count as others do until their rewards arrive.
 impl DpImed {
-    /// Pulls a uniformly drawn arm of these; `None`: of all live ones.
+    /// Pulls a uniformly drawn arm of these; `None`: of all live ones. For a [pilot](super::super::clipped), whose pulls count
+    /// as others do until their rewards arrive.
     pub(in super::super) fn play_evenly(&mut self, among: Option<&[u32]>) -> Pull {
-        let ImedPlan { batched, explore, .. } = &mut self.0;
-        let arms = among.unwrap_or(batched.ledger.roster.live());
-        let arm = arms[explore.coins.below(arms.len() as u64) as usize];
+        let arms = among.unwrap_or(self.batched.ledger.roster.live());
+        let arm = arms[self.plan.explore.coins.below(arms.len() as u64) as usize];
         let even = 1.0 / arms.len() as f64;
-        self.0.pull(arm as usize, even)
+        self.pull(arm as usize, even)
     }
 
-    /// As [`Batched`] counts them after its choice.
+    /// Counts what the slots of a request lack of an examination, after its choices.
     pub(in super::super) fn count_unexamined(&mut self, offer: &Offer) {
-        self.0.count_unexamined(offer);
-    }
-
-    /// Whether an arm's batch accepts rewards.
-    pub(in super::super) fn is_open(&self, arm: u32) -> bool {
-        self.0.batched.is_open(arm as usize)
-    }
-
-    /// The number of rewards in all releases that count.
-    pub(in super::super) fn known(&self) -> u64 {
-        self.0.batched.known() as u64
-    }
-
-    /// Drops what this handle has released, and learns again from what counts of other handles.
-    pub(in super::super) fn forget(&mut self) {
-        self.0.batched.forget();
-        self.join_all();
-    }
-
-    /// Learns again from what counts of other handles.
-    pub(in super::super) fn join_all(&mut self) {
-        let arms = 0..self.0.plans.len();
-        arms.clone().for_each(|arm| self.0.batched.join(arm));
-        arms.for_each(|arm| self.0.changed(arm, ArmChange::Evidence));
-    }
-}
-
-impl ImedPlan {
-    /// Counts what the slots of a request lack of an examination.
-    pub(super) fn count_unexamined(&mut self, offer: &Offer) {
         for choice in offer.choices().iter().filter(|choice| choice.unexamined > 0) {
-            self.plans[choice.arm as usize].pulls -= u64::from(choice.unexamined);
+            self.plan.arms[choice.arm as usize].pulls -= u64::from(choice.unexamined);
         }
     }
 
     /// The arm to pull, where `best` has the smallest index of all: the leading arm of these with the smallest index,
     /// unless `best` is below it by more than the [`margin`](Chernoff::margin).
     pub(super) fn prefer_leading(&mut self, mut best: usize, arms: &[u32], comparison: &Comparison) -> usize {
-        let margin = self.index.margin(self.batched.ledger.roster.live().len());
+        let margin = self.plan.index.margin(self.batched.ledger.roster.live().len());
         let leading = self.score(comparison.leader, comparison);
         if margin > 0.0 && self.score(best, comparison) < leading {
             let mut most = self.index_in(best, comparison) + margin;
@@ -86,7 +55,7 @@ impl ImedPlan {
     /// Lowers the batch that an arm has as a leader, if it does not lead in this request.
     #[inline]
     pub(super) fn lower_unless_leading(&mut self, arm: usize, comparison: &Comparison) {
-        if self.plans[arm].leads && !self.leads(arm, comparison) {
+        if self.plan.arms[arm].leads && !self.leads(arm, comparison) {
             self.lower(arm, comparison);
         }
     }
@@ -96,7 +65,7 @@ impl ImedPlan {
         let size = self.usual_batch(arm, comparison);
         let size = self.batched.lower(arm, size);
         let requested = self.batched.closed(arm) + self.batched.part(size) * Pull::EXAMINATION;
-        let plan = &mut self.plans[arm];
+        let plan = &mut self.plan.arms[arm];
         (plan.leads, plan.requested) = (false, plan.requested.min(requested.max(plan.pulls)));
     }
 
@@ -105,14 +74,14 @@ impl ImedPlan {
         // The arm with the lowest line comes first, so that few others need their index computed.
         let (mut best, mut least) = (arms[0], f64::INFINITY);
         for &arm in arms {
-            let bound = self.plans[arm as usize].bound(point);
+            let bound = self.plan.arms[arm as usize].bound(point);
             if bound < least {
                 (best, least) = (arm, bound);
             }
         }
         least = self.index_of(best as usize, point);
         for &arm in arms {
-            if self.plans[arm as usize].bound(point) < least {
+            if self.plan.arms[arm as usize].bound(point) < least {
                 let index = self.index_of(arm as usize, point);
                 if index < least {
                     (best, least) = (arm, index);
@@ -164,7 +133,7 @@ impl ImedPlan {
                 0.5 * (most + self.index_in(comparison.leader, comparison))
             }
         };
-        let margin = self.index.margin(self.batched.ledger.roster.live().len());
+        let margin = self.plan.index.margin(self.batched.ledger.roster.live().len());
         if self.index_in(explored, comparison) + margin < theirs { least } else { best }
     }
 
@@ -205,7 +174,7 @@ impl ImedPlan {
     /// The arm to pull with exploration, and its probability.
     #[inline(never)]
     pub(super) fn explore(&mut self, best: usize, comparison: &Comparison, among: Option<&[u32]>) -> (usize, f64) {
-        let (arm, propensity) = self.explore.choose(best as u32, among, self.batched.ledger.roster.live());
+        let (arm, propensity) = self.plan.explore.choose(best as u32, among, self.batched.ledger.roster.live());
         while !self.has_pulls_left(arm as usize, comparison) {}
         (arm as usize, propensity)
     }

@@ -5,7 +5,6 @@ use crate::codebook::Codebook;
 use crate::config::check_arms;
 use crate::error::{Error, Result};
 use crate::ledger::cells::{Ledger, Place};
-use crate::ledger::peers::Peer;
 use crate::memory::try_with_capacity;
 use crate::moving::{Archive, Persist};
 use crate::policy::contract::Pull;
@@ -87,6 +86,20 @@ impl PrivateLinear {
         ensure(self.failures == before)
     }
 
+    /// Learns from the releases of all peers.
+    fn join(&mut self) {
+        let pilots = self.ledger.peers.iter().map(|peer| &peer.releases.own);
+        let pool = pilots.fold(Pool::default(), |pool, totals| pool.and(totals));
+        self.other_pilots = pool;
+        self.join_models();
+        self.believe();
+        if self.pooled.is_known() {
+            self.end_pilot();
+        }
+        self.refit();
+        self.open();
+    }
+
     fn join_models(&mut self) {
         self.ledger.facts.time.learn();
         self.fade();
@@ -114,7 +127,7 @@ impl Learner for PrivateLinear {
         (0, 0)
     }
 
-    fn changed(&mut self, change: Change) {
+    fn changed(&mut self, change: Change<PrivateReleases>) {
         match change {
             Change::Full(Place::Whole) => self.release_pilot(),
             Change::Full(Place::Cell(..)) => self.release_table(),
@@ -128,6 +141,7 @@ impl Learner for PrivateLinear {
                 self.open();
             }
             Change::Prior(arm, prior) => self.set_prior(arm, prior),
+            Change::Joined { .. } => self.join(),
             Change::Duty => self.open(),
             _ => (),
         }
@@ -158,19 +172,6 @@ impl Learner for PrivateLinear {
             models.push(evidence);
         }
         Ok(PrivateReleases { own: saved.own, requests: saved.requests, models })
-    }
-
-    fn join(&mut self, _peer: usize, _before: Option<&Peer<PrivateReleases>>) {
-        let pilots = self.ledger.peers.iter().map(|peer| &peer.releases.own);
-        let pool = pilots.fold(Pool::default(), |pool, totals| pool.and(totals));
-        self.other_pilots = pool;
-        self.join_models();
-        self.believe();
-        if self.pooled.is_known() {
-            self.end_pilot();
-        }
-        self.refit();
-        self.open();
     }
 }
 
