@@ -76,7 +76,7 @@ impl Bandit {
     pub fn set_handles(&self, handles: u32) -> Result<()> {
         let state = &mut *self.lock.lock()?;
         state.sharing()?;
-        state.learner(SHARING)?.set_handles(handles);
+        state.learner(SHARING)?.facts().stated = handles;
         Ok(())
     }
 

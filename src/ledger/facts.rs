@@ -75,7 +75,8 @@ pub(crate) struct Facts {
     duty: Duty,
     /// Number of rewards that this handle released since it has its duty.
     led: u64,
-    /// The number of handles that share the work, as the caller says; 0: it is that of the active ones.
+    /// The number of handles that share each batch, this one included, from the next batch on, as the caller says; 0: it is
+    /// that of the active ones.
     pub stated: u32,
     /// This handle and the active others.
     pub active: u32,

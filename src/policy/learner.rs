@@ -146,10 +146,6 @@ pub(crate) trait AnyLearner {
     /// Takes up a duty. Open sums stay.
     fn set_duty(&mut self, duty: Duty);
 
-    /// Sets the number of handles that share each batch, this one included, from the next batch on. 0: it is that of the
-    /// handles whose snapshots were merged lately.
-    fn set_handles(&mut self, handles: u32);
-
     /// Whether any open batch has rewards.
     fn has_open(&mut self) -> bool;
 
@@ -257,11 +253,6 @@ impl<L: Learner> AnyLearner for L {
     fn set_duty(&mut self, duty: Duty) {
         self.facts().set_duty(duty);
         self.changed(Change::Duty);
-    }
-
-    fn set_handles(&mut self, handles: u32) {
-        let Ledger { facts, peers, .. } = self.ledger();
-        (facts.stated, facts.active) = (handles, peers.active());
     }
 
     fn has_open(&mut self) -> bool {
