@@ -87,6 +87,7 @@ impl<T> Grid<T> {
     }
 
     /// Returns the value of an arm in a row, or `None` if the grid has no such row or arm.
+    #[inline]
     pub fn get(&self, row: usize, arm: usize) -> Option<&T> {
         if arm < self.configured {
             self.base.get(row * self.configured + arm)
@@ -95,6 +96,7 @@ impl<T> Grid<T> {
         }
     }
 
+    #[inline]
     pub fn get_mut(&mut self, row: usize, arm: usize) -> Option<&mut T> {
         match arm.checked_sub(self.configured) {
             None => self.base.get_mut(row * self.configured + arm),
@@ -121,20 +123,14 @@ impl<T> Index<(usize, usize)> for Grid<T> {
 
     #[inline]
     fn index(&self, (row, arm): (usize, usize)) -> &T {
-        match arm.checked_sub(self.configured) {
-            None => &self.base[row * self.configured + arm],
-            Some(column) => &self.added[column][row],
-        }
+        self.get(row, arm).expect("a row and an arm of the grid")
     }
 }
 
 impl<T> IndexMut<(usize, usize)> for Grid<T> {
     #[inline]
     fn index_mut(&mut self, (row, arm): (usize, usize)) -> &mut T {
-        match arm.checked_sub(self.configured) {
-            None => &mut self.base[row * self.configured + arm],
-            Some(column) => &mut self.added[column][row],
-        }
+        self.get_mut(row, arm).expect("a row and an arm of the grid")
     }
 }
 
