@@ -51,8 +51,6 @@ pub struct BatchedArms {
     /// Maximum size of a batch, as a multiple of the arm's rewards. With exploration batches are smaller, so that
     /// results come sooner.
     most: f64,
-    /// Minimum size of a batch: see [`least_batch`](Self::least_batch).
-    least: u64,
     /// Sum of all releases of this handle; `rewards` is the number of rewards in them.
     sum: f64,
     rewards: u64,
@@ -127,7 +125,6 @@ impl BatchedArms {
             memory: Memory::new(config.forget_after),
             first: first_batch(&noise, config),
             most: 3.0 - 2.5 * config.exploration,
-            least: 0,
             sum: 0.0,
             rewards: 0,
             others_overall: [0.0; 3],
@@ -214,7 +211,6 @@ impl BatchedArms {
         }
         let after = joined.overall();
         (0..3).for_each(|i| self.others_overall[i] += after[i] - before[i]);
-        self.least = self.least_batch();
         self.refresh(arm);
     }
 
@@ -325,7 +321,7 @@ impl BatchedArms {
         let least = if arm.count == 0.0 || self.memory.is_finite() { self.first } else { 1 };
         let most = self.ledger.facts.time.decisions_in(self.memory.longest_batch()).ceil() as u64;
         (part.ceil() as u64)
-            .max(self.least.saturating_sub(arm.prior_count as u64))
+            .max(self.least_batch().saturating_sub(arm.prior_count as u64))
             .min(most)
             .max(least)
             .min(Batch::MAX_QUOTA)
@@ -359,6 +355,7 @@ impl BatchedArms {
     }
 
     /// Notes what the next reward of an arm lacks of an examination, if its batch accepts it.
+    #[inline(never)]
     pub fn note_unexamined(&mut self, arm: usize, unexamined: u16) {
         let sum = self.open_sum_mut(arm);
         if sum.batch.free() > 0 {
@@ -370,11 +367,6 @@ impl BatchedArms {
     #[inline]
     pub fn collect(&mut self, arm: usize, reward: Reward) -> bool {
         self.open_sum_mut(arm).collect(reward)
-    }
-
-    /// Updates what depends on the duty.
-    pub fn duty_changed(&mut self) {
-        self.least = self.least_batch();
     }
 
     /// Opens the batch of an arm whose sum is wanted, if it is not open.
@@ -450,7 +442,6 @@ impl BatchedArms {
         released.push(pair);
         released.totals.release_as(opened, count, unexamined, release.sum, self.distribution);
         self.ledger.facts.release(whole);
-        self.least = self.least_batch();
         self.refresh(arm);
     }
 

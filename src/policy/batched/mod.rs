@@ -89,16 +89,6 @@ enum ArmChange {
 
 #[allow(private_bounds)]
 impl<P: Plan> Batched<P> {
-    /// As [`Policy::observe`], for a slot that visitors do not always examine.
-    #[inline(never)]
-    fn observe_unexamined(&mut self, pull: Pull, reward: Reward) {
-        let arm = pull.arm() as usize;
-        self.batched.note_unexamined(arm, pull.unexamined());
-        if self.batched.collect(arm, reward) {
-            self.release(arm);
-        }
-    }
-
     /// Releases an arm's full batch.
     #[inline(never)]
     fn release(&mut self, arm: usize) {
@@ -189,10 +179,10 @@ impl<P: Plan> Policy for Batched<P> {
 
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        if pull.unexamined() > 0 {
-            return self.observe_unexamined(pull, reward);
-        }
         let arm = pull.arm() as usize;
+        if pull.unexamined() > 0 {
+            self.batched.note_unexamined(arm, pull.unexamined());
+        }
         if self.batched.collect(arm, reward) {
             self.release(arm);
         }
@@ -254,10 +244,7 @@ impl<P: Plan> Learner for Batched<P> {
                 self.batched.set_prior(arm, prior);
                 P::changed(self, arm, ArmChange::Evidence);
             }
-            Change::Duty => {
-                self.batched.duty_changed();
-                (0..arms).for_each(|arm| P::changed(self, arm, ArmChange::Duty));
-            }
+            Change::Duty => (0..arms).for_each(|arm| P::changed(self, arm, ArmChange::Duty)),
             Change::Wanted(Place::Cell(_, arm)) => self.batched.ensure_open(arm),
             Change::Full(Place::Cell(_, arm)) => self.release(arm),
             Change::Contributed(Place::Cell(_, arm)) => P::changed(self, arm, ArmChange::Contributed),

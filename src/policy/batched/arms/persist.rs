@@ -40,7 +40,6 @@ impl BatchedArms {
             self.refresh(arm);
         }
         if with.reads() {
-            self.least = self.least_batch();
             // The share of a prior that counts depends on the leading mean.
             let again = if self.priors > 0 { self.arms.len() } else { 0 };
             (0..again).for_each(|arm| self.refresh(arm));
