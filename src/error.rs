@@ -113,6 +113,11 @@ impl Error {
         Error::InvalidConfig { field, problem: std::fmt::format(problem).into() }
     }
 
+    /// Refuses a field of the configuration unless its rule holds.
+    pub(crate) fn unless(holds: bool, field: &'static str, rule: &str, got: impl Into<Value>) -> Result<()> {
+        if holds { Ok(()) } else { Err(Error::config(field, rule, got)) }
+    }
+
     /// An invalid request: `request("arm", "must be below 10", 11)`.
     pub(crate) fn request(field: &'static str, rule: &str, got: impl Into<Value>) -> Error {
         Error::InvalidRequest { field, problem: problem(rule, got.into()) }

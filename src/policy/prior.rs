@@ -43,9 +43,8 @@ impl Prior {
         let Some(unit) = range.unit_from_mean(mean) else {
             return Err(Error::config("mean", "must be in reward_min .. reward_max", mean));
         };
-        if !(1.0..=f64::from(Self::STRONGEST)).contains(&strength) {
-            return Err(Error::config("strength", "must be in 1 .. 2^24", strength));
-        }
+        let is_possible = (1.0..=f64::from(Self::STRONGEST)).contains(&strength);
+        Error::unless(is_possible, "strength", "must be in 1 .. 2^24", strength)?;
         Ok(Prior { mean: unit as f32, strength: strength as f32 })
     }
 

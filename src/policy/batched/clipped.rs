@@ -131,24 +131,15 @@ impl ClippedImed {
 
 /// Refuses what a learned clip cannot have.
 fn check(config: &Config) -> Result<()> {
-    if config.max_segments > 0 {
-        return Err(Error::config("max_segments", "must be 0 with a learned clip", config.max_segments));
-    }
-    if config.parts > 0 {
-        // The median amount would be that of the part that comes most often.
-        return Err(Error::config("parts", "must be 0 with a learned clip", config.parts));
-    }
-    if config.reward_min != 0.0 {
-        return Err(Error::config("reward_min", "must be 0 with a learned clip", config.reward_min));
-    }
-    if config.reward_bits < Reward::BITS {
-        return Err(Error::config("reward_bits", "must be 24 with a learned clip", config.reward_bits));
-    }
-    if config.delta > 0.0 && config.max_slots > 0 {
-        // The slots of a request share a batch of the pilot, so the squares of their effects do not just add up.
-        return Err(Error::config("delta", "must be 0 with a learned clip and max_slots", config.delta));
-    }
-    Ok(())
+    let Config { max_segments, parts, reward_min, reward_bits, delta, max_slots, .. } = *config;
+    Error::unless(max_segments == 0, "max_segments", "must be 0 with a learned clip", max_segments)?;
+    // The median amount would be that of the part that comes most often.
+    Error::unless(parts == 0, "parts", "must be 0 with a learned clip", parts)?;
+    Error::unless(reward_min == 0.0, "reward_min", "must be 0 with a learned clip", reward_min)?;
+    Error::unless(reward_bits >= Reward::BITS, "reward_bits", "must be 24 with a learned clip", reward_bits)?;
+    // The slots of a request share a batch of the pilot, so the squares of their effects do not just add up.
+    let adds_up = delta <= 0.0 || max_slots == 0;
+    Error::unless(adds_up, "delta", "must be 0 with a learned clip and max_slots", delta)
 }
 
 impl Policy for ClippedImed {
