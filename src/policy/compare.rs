@@ -168,21 +168,16 @@ impl ReleaseTotals {
         ReleaseTotals { distribution, totals, price: 0.0 }
     }
 
-    /// The last of an arm's releases, whose number is at most m.
-    pub fn last(distribution: Cumulant, count: u64, mean: f64, m: u32) -> ReleaseTotals {
+    /// The last of an arm's releases, whose number is at most m, where another choice among many costs `nats`.
+    pub fn last(distribution: Cumulant, count: u64, mean: f64, m: u32, nats: f64) -> ReleaseTotals {
         let (count, m) = (count as f64, f64::from(m));
-        let price = ((m + 8.0) * (m + 9.0) / 8.0).ln();
+        let price = ((m + 8.0) * (m + 9.0) / 8.0).ln() + nats;
         ReleaseTotals { distribution, totals: Totals { count, unexamined: 0.0, sum: mean * count, noises: 1.0 }, price }
     }
 
     /// The mixture for releases with this noise.
     pub fn mixture(&self) -> Mixture {
         Mixture::new(self.distribution)
-    }
-
-    /// Adds the price of another choice among many, in nats.
-    pub fn at_price(self, nats: f64) -> ReleaseTotals {
-        ReleaseTotals { price: self.price + nats, ..self }
     }
 
     /// These releases, and one more of so many rewards, of the same mean.

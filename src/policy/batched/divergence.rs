@@ -24,9 +24,7 @@ impl Evidence {
             return (0.0, 0.0);
         }
         // The derivative is at most lack - l V sum g k w^2, and decreases to minus infinity at the limit.
-        let total = |each: fn(&Term) -> f64| self.terms().iter().map(each).sum::<f64>();
-        let noise = self.distribution.variance() * total(|t| t.discount * t.noises * t.weight * t.weight);
-        let spread = total(|t| t.discount * t.count * t.weight * t.weight);
+        let (noise, spread) = self.variances();
         // A prior has no noise, and therefore no limit.
         let limit = |t: &Term| if t.noises > 0.0 { self.distribution.limit().min(STEEPEST) } else { STEEPEST };
         let limits = self.terms().iter().map(|t| limit(t) / t.weight);
@@ -58,12 +56,17 @@ impl Evidence {
         if value > 0.0 { (value, slope) } else { (0.0, 0.0) }
     }
 
+    /// The variance of the noise in Z, and what that of the rewards is a multiple of.
+    fn variances(&self) -> (f64, f64) {
+        let total = |each: fn(&Term) -> f64| self.terms().iter().map(each).sum::<f64>();
+        let noise = self.distribution.variance() * total(|t| t.discount * t.noises * t.weight * t.weight);
+        (noise, total(|t| t.discount * t.count * t.weight * t.weight))
+    }
+
     /// A distance from the mean at which D is about this many nats, within a factor of 2; that of a mean of 1 if D is less
     /// there.
     pub fn reach(&self, nats: f64) -> f64 {
-        let (mean, total) = (self.mean(), |each: fn(&Term) -> f64| self.terms().iter().map(each).sum::<f64>());
-        let noise = self.distribution.variance() * total(|t| t.discount * t.noises * t.weight * t.weight);
-        let spread = total(|t| t.discount * t.count * t.weight * t.weight);
+        let (mean, (noise, spread)) = (self.mean(), self.variances());
         let most = 1.0 - mean;
         let mut reach = f64::min((2.0 * nats * (mean * most * spread + noise)).sqrt() / self.weight, most);
         for _ in 0..8 {

@@ -289,7 +289,7 @@ impl Policy for DpSe {
         let distribution = Cumulant::of(&self.noise.distribution());
         let restarts = f64::from(self.restarts());
         let price = ((restarts + 1.0) * (restarts + 2.0)).ln();
-        Ok(ReleaseTotals::last(distribution, count, mean, epoch - 1).at_price(price))
+        Ok(ReleaseTotals::last(distribution, count, mean, epoch - 1, price))
     }
 
     fn counts(&self) -> PolicyCounts {
