@@ -510,10 +510,8 @@ impl Plan for ImedPlan {
 
     fn snapshot(policy: &mut DpImed, with: &mut Archive) -> Result<()> {
         if with.reads() {
-            for arm in 0..policy.plan.arms.len() {
-                policy.plan.arms[arm] = ArmPlan::NEW;
-                policy.plan.order.set(arm, if policy.batched.ledger.roster.is_live(arm) { FIRST } else { Line::NEVER });
-            }
+            let retired = (0..policy.plan.arms.len()).filter(|&arm| !policy.batched.ledger.roster.is_live(arm));
+            retired.for_each(|arm| policy.plan.order.set(arm, Line::NEVER));
         }
         Ok(())
     }

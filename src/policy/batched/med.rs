@@ -257,14 +257,14 @@ impl DpMed {
         (sure, sure.map(|sure| sure.worth).or((best > offer.least_worth()).then_some(best)))
     }
 
-    /// Writes the weight of each of these arms, the arms of an offer. Returns what is sure, which has the weight 1.
+    /// Writes the weight of each of these arms, the arms of an offer, by its number. Returns what is sure, which has the weight 1.
     fn weigh(&mut self, offer: &Offer, arms: &[u32], weights: &mut [f64]) -> Option<Sure> {
         let (is_known, (sure, best)) = (self.is_known(arms), self.best_worth(offer));
         let leading = if arms.is_empty() { 0.0 } else { self.batched.leader_of(arms).1 };
         let leader = offer.among().map_or(self.batched.leader(), |_| self.batched.leader_in(offer, 1).0);
         let plays_best = offer.is_outage && !self.batched.mean(self.batched.leader()).is_nan();
-        for (&arm, weight) in arms.iter().zip(weights) {
-            *weight = match offer.worths {
+        for &arm in arms {
+            weights[arm as usize] = match offer.worths {
                 _ if plays_best => f64::from(u8::from(sure.is_none() && arm as usize == leader)),
                 Some(worths) => self.valued_weight(arm, worths, best),
                 None => self.weight_among(is_known, arm, leading),
@@ -307,13 +307,13 @@ impl Plan for MedPlan {
 
     fn weights(policy: &mut DpMed, offer: &Offer, weights: &mut [f64]) -> Result<()> {
         let listed = offer.among().unwrap_or(policy.batched.ledger.roster.live());
-        let (mut arms, mut own) = (try_with_capacity(listed.len())?, try_with_capacity(listed.len())?);
+        let mut arms = try_with_capacity(listed.len())?;
         arms.extend_from_slice(listed);
-        own.resize(arms.len(), 0.0);
-        let sure = policy.weigh(offer, &arms, &mut own);
-        let (all, even) = (own.iter().sum::<f64>() + f64::from(u8::from(sure.is_some())), 1.0 / arms.len() as f64);
-        for (&arm, own) in arms.iter().zip(own) {
-            weights[arm as usize] = policy.plan.explore.mix(even, own / all);
+        let sure = policy.weigh(offer, &arms, weights);
+        let own = arms.iter().map(|&arm| weights[arm as usize]).sum::<f64>();
+        let (all, even) = (own + f64::from(u8::from(sure.is_some())), 1.0 / arms.len() as f64);
+        for &arm in &arms {
+            weights[arm as usize] = policy.plan.explore.mix(even, weights[arm as usize] / all);
         }
         if let Some(sure) = sure {
             weights[sure.arm as usize] = if arms.is_empty() { 1.0 } else { policy.plan.explore.mix(0.0, 1.0 / all) };
