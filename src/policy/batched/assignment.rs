@@ -13,15 +13,6 @@ pub struct Assignment {
     pub control_share: f64,
 }
 
-/// Whom an arm is chosen for.
-#[derive(Clone, Copy)]
-pub enum Visitor {
-    /// Anybody: the arm is drawn.
-    Any,
-    /// This user, who always gets the same arm of the same arms.
-    Sticky(u64),
-}
-
 /// In place of the id of an arm: the hash that says whether the visitor is the control's.
 const CONTROL: u64 = u64::MAX;
 
@@ -45,8 +36,9 @@ impl Assignment {
         self.salt != 0
     }
 
-    pub fn visitor(&self, user: u64) -> Visitor {
-        if self.is_sticky() { Visitor::Sticky(user) } else { Visitor::Any }
+    /// The visitor, if each always gets the same arm of the same arms; `None`: arms are drawn.
+    pub fn visitor(&self, user: u64) -> Option<u64> {
+        self.is_sticky().then_some(user)
     }
 
     /// A number below this one.
@@ -55,11 +47,11 @@ impl Assignment {
     }
 
     /// Whether this decision is the control's.
-    pub fn is_controls(&mut self, visitor: Visitor) -> bool {
+    pub fn is_controls(&mut self, visitor: Option<u64>) -> bool {
         self.control_share > 0.0
             && match visitor {
-                Visitor::Any => self.coins.unit() < self.control_share,
-                Visitor::Sticky(user) => {
+                None => self.coins.unit() < self.control_share,
+                Some(user) => {
                     let unit = (hash(self.salt, user, CONTROL) >> 11) as f64 / (1u64 << 53) as f64;
                     unit < self.control_share
                 }
@@ -68,11 +60,11 @@ impl Assignment {
 
     /// One of these arms, each with the same probability. If a visitor's arm is no longer among them, those of the others
     /// stay the same (rendezvous hashing, Thaler and Ravishankar 1996).
-    pub fn one_of(&mut self, arms: &[u32], id: impl Fn(usize) -> u64, visitor: Visitor) -> u32 {
+    pub fn one_of(&mut self, arms: &[u32], id: impl Fn(usize) -> u64, visitor: Option<u64>) -> u32 {
         match (arms, visitor) {
             (&[arm], _) => arm,
-            (_, Visitor::Any) => arms[self.coins.below(arms.len() as u64) as usize],
-            (_, Visitor::Sticky(user)) => {
+            (_, None) => arms[self.coins.below(arms.len() as u64) as usize],
+            (_, Some(user)) => {
                 let of = |&&arm: &&u32| hash(self.salt, user, id(arm as usize));
                 arms.iter().max_by_key(of).copied().unwrap_or_default()
             }
@@ -175,7 +167,7 @@ mod tests {
         assert!(near(controls, 40_000.0, 0.25) && near(stays, 40_000.0, 0.25), "{controls} {stays}");
         assert!([0, 1, 3].iter().all(|&arm| near(moves[arm], 10_000.0, 1.0 / 3.0)) && moves[2] == 0, "{moves:?}");
         let mut drawn = sticky(0, 0.25);
-        let controls = (0..40_000).filter(|_| drawn.is_controls(Visitor::Any)).count();
+        let controls = (0..40_000).filter(|_| drawn.is_controls(None)).count();
         assert!(near(controls as u32, 40_000.0, 0.25), "{controls}");
     }
 

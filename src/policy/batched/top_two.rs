@@ -19,7 +19,7 @@
 #![doc = include_str!("../../../docs/theory/top-two.md")]
 
 use super::arms::BatchedArms;
-use super::assignment::{Assignment, SampleRatio, Visitor};
+use super::assignment::{Assignment, SampleRatio};
 use super::{ArmChange, Batched, Plan};
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -104,34 +104,24 @@ impl DpTopTwo {
         let config = &Config { horizon: 0, ..config.clone() };
         let range = config.check()?;
         let width = config.reward_max - config.reward_min;
-        if config.sticky > 0 && config.expected_users == 0 {
-            // Visits of a person depend on each other.
-            return Err(Error::config("expected_users", "must not be 0 with sticky", 0u32));
-        }
-        if config.sticky > 0 && config.contributions_per_user > 1 {
-            return Err(Error::config(
-                "contributions_per_user",
-                "must be 1 with sticky",
-                config.contributions_per_user,
-            ));
-        }
-        if config.tolerance >= width {
-            return Err(Error::config("tolerance", "must be below reward_max - reward_min", config.tolerance));
-        }
-        if config.winners >= config.arms {
-            return Err(Error::config("winners", "must be below arms", config.winners));
-        }
-        let arms = config.arms as usize;
+        let Config { arms, sticky, expected_users, contributions_per_user, tolerance, winners, .. } = *config;
+        // Visits of a person depend on each other.
+        Error::unless(sticky == 0 || expected_users > 0, "expected_users", "must not be 0 with sticky", 0u32)?;
+        let counts_one = sticky == 0 || contributions_per_user <= 1;
+        Error::unless(counts_one, "contributions_per_user", "must be 1 with sticky", contributions_per_user)?;
+        Error::unless(tolerance < width, "tolerance", "must be below reward_max - reward_min", tolerance)?;
+        Error::unless(winners < arms, "winners", "must be below arms", winners)?;
+        let arms = arms as usize;
         let [left, entrants, leaders, next_leaders] = [(); 4].map(|()| try_with_capacity(arms));
         let batched = BatchedArms::new(config, seed)?;
         let plan = TopTwoPlan {
             mixture: Mixture::new(Cumulant::of(&config.noise()?)),
             ln_inverse_beta: config.ln_inverse_beta(),
             rounding: 2.0 * range.rounding(),
-            tolerance: config.tolerance / width,
+            tolerance: tolerance / width,
             planned_end: if config.planned_end > 0 { config.planned_end as f64 } else { f64::INFINITY },
             assignment: Assignment::new(config, seed),
-            winners: config.winners.max(1) as usize,
+            winners: winners.max(1) as usize,
             standings: WipedVec::new(arms, |_| Standing::default())?,
             left: left?,
             entrants: entrants?,
@@ -205,9 +195,7 @@ impl DpTopTwo {
         self.plan.standings.iter_mut().enumerate().for_each(|(arm, standing)| *standing = begins(arm));
         self.plan.test = Test::NEW;
         self.leave();
-        for place in 0..self.plan.left.len() {
-            self.batched.begin_anew(self.plan.left[place] as usize);
-        }
+        self.plan.left.iter().for_each(|&arm| self.batched.begin_anew(arm as usize));
         self.find_leaders();
         if self.plan.left.len() <= self.plan.winners {
             self.end(TestState::Won);
@@ -239,9 +227,6 @@ impl DpTopTwo {
             return;
         }
         let is_same = self.find_leaders();
-        if self.plan.left.len() <= self.plan.winners {
-            return self.end(TestState::Won);
-        }
         let claims = self.claims();
         // Nothing has changed for the others, if the leaders are the same.
         let one = released.map(|arm| arm as u32).filter(|arm| is_same && !self.plan.leaders.contains(arm));
@@ -301,10 +286,8 @@ impl DpTopTwo {
         if let (Ok(best), Ok(other)) = (self.batched.sums(leader as usize), self.batched.sums(other as usize)) {
             (self.plan.test.low, self.plan.test.high) = claims.interval(nats, least, &best, &other);
         }
-        for place in 0..self.plan.left.len() {
-            let arm = self.plan.left[place];
-            self.plan.standings[arm as usize].is_out = !self.plan.leaders.contains(&arm);
-        }
+        let TopTwoPlan { standings, left, leaders, .. } = &mut self.plan;
+        left.iter().for_each(|arm| standings[*arm as usize].is_out = !leaders.contains(arm));
         self.leave();
     }
 
@@ -358,18 +341,16 @@ impl DpTopTwo {
     fn open_all(&mut self) {
         let is_first = self.shares().any(|(arm, _)| self.batched.evidence(arm).count == 0.0);
         let growth = if is_first { None } else { Some(self.growth()) };
-        for place in 0..self.shares().count() {
-            let next = self.shares().nth(place);
-            if let Some((arm, share)) = next {
-                self.open(arm, share, growth);
-            }
+        for (arm, share) in shares(&self.plan.assignment, &self.plan.left, &self.plan.entrants) {
+            let size = self.size(arm, share, growth);
+            self.batched.open(arm, size);
         }
     }
 
-    /// Opens the batch of an arm with this share, by which its rewards grow by this factor; `None`: the first one.
-    fn open(&mut self, arm: usize, share: f64, growth: Option<f64>) {
+    /// The size of the batch of an arm with this share, by which its rewards grow by this factor; `None`: of the first one.
+    fn size(&self, arm: usize, share: f64, growth: Option<f64>) -> u64 {
         let evidence = self.batched.evidence(arm);
-        let size = match growth {
+        match growth {
             None => {
                 let least = self.shares().fold(1.0, |least, (_, share)| share.min(least));
                 let first = self.batched.size(&evidence, 0.0).max(FIRST * self.batched.first);
@@ -382,8 +363,7 @@ impl DpTopTwo {
                 let part = to_end.max(1.0) * share / self.shares().map(|(_, share)| share).sum::<f64>();
                 self.batched.size(&evidence, ((growth - 1.0) * evidence.count).min(part.ceil()))
             }
-        };
-        self.batched.open(arm, size);
+        }
     }
 
     /// Follows the release of an arm: ends the round if all batches are released. A leader's batch is opened at once, because
@@ -394,8 +374,8 @@ impl DpTopTwo {
             self.judge(Some(arm));
             let share = self.shares().find(|&(other, _)| other == arm);
             if let Some((_, share)) = share {
-                let growth = self.growth();
-                self.open(arm, share, Some(growth));
+                let size = self.size(arm, share, Some(self.growth()));
+                self.batched.open(arm, size);
             }
         } else {
             self.end_round();
@@ -418,7 +398,7 @@ impl DpTopTwo {
     /// An arm for a visitor, and whether the decision is learned from. The control has its share, and each of the other
     /// arms that began the test has the same part of the rest. The part of an arm that is out goes to those that are left,
     /// and nothing is learned there: so the arms that are compared have the same shares at all times.
-    fn assign(&mut self, visitor: Visitor) -> (Pull, bool) {
+    fn assign(&mut self, visitor: Option<u64>) -> (Pull, bool) {
         let share = self.plan.assignment.control_share;
         let Batched { batched, plan: TopTwoPlan { assignment, left, entrants, .. } } = self;
         let id = |arm: usize| batched.ledger.roster.id(arm);
@@ -461,7 +441,7 @@ impl Plan for TopTwoPlan {
     const PLANNED: [usize; 2] = [3, Test::BYTES];
 
     fn choose(policy: &mut DpTopTwo) -> Pull {
-        policy.assign(Visitor::Any).0
+        policy.assign(None).0
     }
 
     fn decide(policy: &mut DpTopTwo, offer: &mut Offer) {
