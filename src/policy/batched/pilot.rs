@@ -110,31 +110,6 @@ impl Found {
         1 << (LOWEST + self.octaves + half)
     }
 
-    /// Learns from the release of a batch of this stage.
-    fn learn(&mut self, release: Release, deviation: f64) {
-        let count = release.count as f64;
-        match self.stage {
-            Stage::Rate if release.sum < RATE + DEVIATIONS * deviation => self.size = 2 * release.count,
-            Stage::Rate => {
-                self.size = ((SEARCH + DEVIATIONS * deviation) * count / release.sum).ceil() as u64;
-                self.stage = Stage::Search(OCTAVES);
-            }
-            Stage::Search(octaves) => {
-                let half = octaves / 2;
-                if release.sum > 0.5 * count {
-                    self.octaves += half;
-                }
-                self.stage = Stage::Search(half);
-                if half == 1 {
-                    // Seven times the lower end of the last octave: five times its middle.
-                    self.end(7 << (LOWEST + self.octaves));
-                }
-            }
-            Stage::Clipped => (),
-        }
-        self.size = self.size.clamp(1, Batch::MAX_QUOTA);
-    }
-
     fn end(&mut self, clip: u32) {
         (self.stage, self.clip) = (Stage::Clipped, clip.min(Reward::ONE as u32));
     }
@@ -160,7 +135,27 @@ impl Pilot {
 
     /// Learns from the release of a batch of its stage.
     pub fn learn(&mut self, release: Release) {
-        self.found.learn(release, self.deviation);
+        let (count, found) = (release.count as f64, &mut self.found);
+        match found.stage {
+            Stage::Rate if release.sum < RATE + DEVIATIONS * self.deviation => found.size = 2 * release.count,
+            Stage::Rate => {
+                found.size = ((SEARCH + DEVIATIONS * self.deviation) * count / release.sum).ceil() as u64;
+                found.stage = Stage::Search(OCTAVES);
+            }
+            Stage::Search(octaves) => {
+                let half = octaves / 2;
+                if release.sum > 0.5 * count {
+                    found.octaves += half;
+                }
+                found.stage = Stage::Search(half);
+                if half == 1 {
+                    // Seven times the lower end of the last octave: five times its middle.
+                    found.end(7 << (LOWEST + found.octaves));
+                }
+            }
+            Stage::Clipped => (),
+        }
+        found.size = found.size.clamp(1, Batch::MAX_QUOTA);
     }
 
     /// The reward with the clip as its unit: at most one.
