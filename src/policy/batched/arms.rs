@@ -355,7 +355,6 @@ impl BatchedArms {
     }
 
     /// Notes what the next reward of an arm lacks of an examination, if its batch accepts it.
-    #[inline(never)]
     pub fn note_unexamined(&mut self, arm: usize, unexamined: u16) {
         let sum = self.open_sum_mut(arm);
         if sum.batch.free() > 0 {

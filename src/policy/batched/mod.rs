@@ -89,6 +89,17 @@ enum ArmChange {
 
 #[allow(private_bounds)]
 impl<P: Plan> Batched<P> {
+    /// As [`Policy::observe`], for a slot that visitors do not always examine. By itself, so that other rewards take fewer
+    /// instructions.
+    #[inline(never)]
+    fn observe_unexamined(&mut self, pull: Pull, reward: Reward) {
+        let arm = pull.arm() as usize;
+        self.batched.note_unexamined(arm, pull.unexamined());
+        if self.batched.collect(arm, reward) {
+            self.release(arm);
+        }
+    }
+
     /// Releases an arm's full batch.
     #[inline(never)]
     fn release(&mut self, arm: usize) {
@@ -179,10 +190,10 @@ impl<P: Plan> Policy for Batched<P> {
 
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        let arm = pull.arm() as usize;
         if pull.unexamined() > 0 {
-            self.batched.note_unexamined(arm, pull.unexamined());
+            return self.observe_unexamined(pull, reward);
         }
+        let arm = pull.arm() as usize;
         if self.batched.collect(arm, reward) {
             self.release(arm);
         }
