@@ -6,7 +6,7 @@
 
 use super::batch::{Instrument, VectorBatch};
 use super::model::{FadingPrior, Model, ModelEvidence};
-use super::{Linear, LinearLedger, LinearReleases, SavedPilots, persist_model};
+use super::{Linear, LinearLedger, LinearReleases, SavedPilots};
 use crate::config::check_arms;
 use crate::error::Result;
 use crate::ledger::cells::Place;
@@ -111,9 +111,10 @@ impl Learner for Linear {
         pilots.persist(with)?;
         let mut models = try_with_capacity(if head.config.model_per_arm { head.arms } else { 1 })?;
         for _ in 0..models.capacity() {
-            let (mut instrument, mut public) = (Instrument::Sum, None); // each handle has its own priors
-            let mut evidence = ModelEvidence::new(1 + head.config.features as usize)?;
-            persist_model(&mut instrument, &mut public, &mut evidence, 1.0, with)?;
+            let (mut instrument, mut evidence) =
+                (Instrument::Sum, ModelEvidence::new(1 + head.config.features as usize)?);
+            instrument.persist(with)?;
+            evidence.persist(&mut None, 1.0, with)?; // each handle has its own priors
             models.push((instrument, evidence));
         }
         Ok(LinearReleases { pilots, models })

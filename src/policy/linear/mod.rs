@@ -36,7 +36,7 @@ use crate::noise::{Laplace, Noise, NoiseSource};
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use batch::{BOUND, Instrument, Setting, VectorBatch};
-use model::{Common, FadingPrior, Model, ModelEvidence, ModelScratch, likeliest_shrinkage, persist_evidence};
+use model::{Common, Model, ModelEvidence, ModelScratch, likeliest_shrinkage};
 use partition::{Partition, Splitter};
 use pilot::{PilotTotals, Pool};
 use rows::{PendingRows, Scale, SpreadRow};
@@ -456,16 +456,4 @@ pub(crate) struct LinearReleases {
     pilots: SavedPilots,
     /// The instrument of each model's open batch, and its evidence.
     models: Vec<(Instrument, ModelEvidence)>,
-}
-
-/// Moves what a snapshot has of a model. What is written is discounted.
-fn persist_model(
-    instrument: &mut Instrument,
-    public: &mut Option<FadingPrior>,
-    evidence: &mut ModelEvidence,
-    discount: f64,
-    with: &mut Archive,
-) -> Result<()> {
-    instrument.persist(with)?;
-    persist_evidence(public, evidence, discount, with)
 }

@@ -8,7 +8,6 @@ use crate::memory::WipedVec;
 use crate::moving::{Archive, Persist};
 use crate::policy::prior::Prior;
 use crate::random::Random;
-use crate::snapshot::{Reader, Writer, ensure};
 
 /// Number of draws of theta that are kept. A decision uses one of them.
 pub const DRAWS: usize = 32;
@@ -166,36 +165,20 @@ impl ModelEvidence {
         self.count *= discount;
     }
 
-    /// Writes the evidence, multiplied by `discount`.
-    pub(super) fn save(&self, discount: f64, to: &mut Writer) {
-        to.f64(discount * self.count);
-        self.precision.iter().chain(&*self.shift).for_each(|&x| to.f64(discount * x));
-    }
-
-    pub(super) fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.count = from.f64()?;
-        ensure((0.0..=Self::LARGEST).contains(&self.count))?;
-        for x in self.precision.iter_mut().chain(&mut *self.shift) {
-            *x = from.f64()?;
-            ensure(x.abs() <= Self::LARGEST)?; // false for NaN
+    /// Moves what a snapshot has of a model: its prior, and the evidence. What is written is multiplied by `discount`.
+    pub fn persist(&mut self, public: &mut Option<FadingPrior>, discount: f64, with: &mut Archive) -> Result<()> {
+        with.option(public, || Ok(FadingPrior::new(Prior::WEAKEST)))?;
+        let ModelEvidence { precision, shift, count } = self;
+        for x in [&mut *count].into_iter().chain(&mut **precision).chain(&mut **shift) {
+            let mut number = discount * *x;
+            number.persist(with)?;
+            with.ensure(number.abs() <= Self::LARGEST)?; // false for NaN
+            if with.reads() {
+                *x = number;
+            }
         }
-        Ok(())
+        with.ensure(self.count >= 0.0)
     }
-}
-
-/// Moves what a snapshot has of a model. What is written is discounted.
-pub fn persist_evidence(
-    public: &mut Option<FadingPrior>,
-    evidence: &mut ModelEvidence,
-    discount: f64,
-    with: &mut Archive,
-) -> Result<()> {
-    with.option(public, || Ok(FadingPrior::new(Prior::WEAKEST)))?;
-    match with {
-        Archive::Out(to) => evidence.save(discount, to),
-        Archive::In(from) => evidence.load(from)?,
-    }
-    Ok(())
 }
 
 /// Returns the shrinkage of the prior with the largest marginal likelihood of all evidence.
@@ -285,6 +268,16 @@ impl Model {
     /// Returns the number of rewards in all known releases.
     pub fn count(&self) -> f64 {
         self.own.count + self.others.as_ref().map_or(0.0, JoinedEvidence::count)
+    }
+
+    /// Moves what a snapshot has of it.
+    pub fn persist(&mut self, discount: f64, with: &mut Archive) -> Result<()> {
+        let mut public = self.public.map(|public| public.faded(discount));
+        self.own.persist(&mut public, discount, with)?;
+        if with.reads() {
+            self.public = public;
+        }
+        Ok(())
     }
 
     /// Returns whether memory for the releases of others is reserved.

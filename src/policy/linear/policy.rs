@@ -2,7 +2,7 @@
 
 use super::batch::{Instrument, VectorBatch};
 use super::sample::RewardPurpose;
-use super::{Linear, SavedPilots, persist_model};
+use super::{Linear, SavedPilots};
 use crate::error::Result;
 use crate::ledger::cells::{OpenSum, Place};
 use crate::moving::{Archive, Persist};
@@ -136,10 +136,9 @@ impl Policy for Linear {
         for number in 0..self.models.len() {
             let (discount, model) = (self.discount(number), &mut self.models[number]);
             let mut instrument = self.ledger.cells[(0, number)].setting.instrument;
-            let mut public = model.public.map(|public| public.faded(discount));
-            persist_model(&mut instrument, &mut public, &mut model.own, discount, with)?;
+            instrument.persist(with)?;
+            model.persist(discount, with)?;
             if with.reads() {
-                model.public = public;
                 model.fit(&self.common.belief, &mut self.scratch);
                 self.open(number, instrument);
             }

@@ -10,7 +10,7 @@ use crate::moving::{Archive, Persist};
 use crate::policy::contract::Pull;
 use crate::policy::learner::{Change, Growth, Learner, PeerHead};
 use crate::policy::linear::discount;
-use crate::policy::linear::model::{Model, ModelEvidence, persist_evidence};
+use crate::policy::linear::model::{Model, ModelEvidence};
 use crate::policy::linear::pilot::{PilotTotals, Pool};
 use crate::snapshot::{Reader, ensure};
 
@@ -167,8 +167,8 @@ impl Learner for PrivateLinear {
         saved.persist(with)?;
         let mut models = try_with_capacity(if config.model_per_arm { head.arms } else { 1 })?;
         for _ in 0..models.capacity() {
-            let (mut public, mut evidence) = (None, ModelEvidence::new(1 + features)?); // each handle has its own priors
-            persist_evidence(&mut public, &mut evidence, 1.0, with)?;
+            let mut evidence = ModelEvidence::new(1 + features)?;
+            evidence.persist(&mut None, 1.0, with)?; // each handle has its own priors
             models.push(evidence);
         }
         Ok(PrivateReleases { own: saved.own, requests: saved.requests, models })

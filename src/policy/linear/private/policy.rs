@@ -7,7 +7,7 @@ use crate::moving::{Archive, Persist};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::learner::AnyLearner;
 use crate::policy::linear::choose::RENEW;
-use crate::policy::linear::model::{DRAWS, persist_evidence};
+use crate::policy::linear::model::DRAWS;
 use crate::request::{NO_ARM, Offer, Row};
 use crate::reward::Reward;
 
@@ -181,14 +181,8 @@ impl Policy for PrivateLinear {
             requests: discount(self.ledger.facts.now() - self.faded, self.memory) * self.requests,
         };
         saved.persist(with)?;
-        for number in 0..self.models.len() {
-            let (discount, model) = (self.discount(), &mut self.models[number]);
-            let mut public = model.public.map(|public| public.faded(discount));
-            persist_evidence(&mut public, &mut model.own, discount, with)?;
-            if with.reads() {
-                model.public = public;
-            }
-        }
+        let discount = self.discount();
+        self.models.iter_mut().try_for_each(|model| model.persist(discount, with))?;
         if with.reads() { self.continue_from(&saved) } else { Ok(()) }
     }
 }
