@@ -1,6 +1,6 @@
 //! Lists the arms that a request may get, and what they are worth in it.
 
-use super::{NO_ARM, Request};
+use super::Request;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::ledger::roster::Roster;
@@ -74,8 +74,8 @@ impl<'a> Worths<'a> {
 /// What a request may get in place of an arm whose rewards matter.
 #[derive(Clone, Copy)]
 pub(crate) struct Sure {
-    /// An arm of value 0, or [`NO_ARM`].
-    pub arm: u32,
+    /// An arm of value 0; `None`: no arm.
+    pub arm: Option<u32>,
     /// As in [`Worths`].
     pub worth: f64,
 }
@@ -174,7 +174,7 @@ impl Listing {
             largest = f64::max(largest, value);
         }
         let unit = if largest > 0.0 { largest * self.reward_max } else { 1.0 };
-        let mut sure = request.abstain.then_some(Sure { arm: NO_ARM, worth: 0.0 });
+        let mut sure = request.abstain.then_some(Sure { arm: None, worth: 0.0 });
         self.among.clear();
         for (place, &arm) in arms.iter().enumerate() {
             let position = position(place, arm);
@@ -190,7 +190,7 @@ impl Listing {
             }
             let worth = -cost / unit;
             if value == 0.0 && request.slots == 1 && sure.is_none_or(|sure| worth > sure.worth) {
-                sure = Some(Sure { arm, worth });
+                sure = Some(Sure { arm: Some(arm), worth });
             }
         }
         Ok((unit, sure))

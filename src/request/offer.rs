@@ -343,7 +343,13 @@ impl Offer<'_> {
         self.among.as_deref().map(Vec::as_slice)
     }
 
-    /// The same, of a request that lists its arms. A policy may change their order.
+    /// The same, of a request that lists its arms.
+    #[inline]
+    pub fn arms(&self) -> &[u32] {
+        self.among().unwrap_or(&[])
+    }
+
+    /// The same. A policy may change their order.
     pub fn listed_mut(&mut self) -> &mut [u32] {
         self.among.as_deref_mut().map_or(&mut [], Vec::as_mut_slice)
     }

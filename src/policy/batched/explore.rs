@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::random::{Random, Seed};
-use crate::request::{NO_ARM, Offer};
+use crate::request::Offer;
 
 /// How far policies prefer the leader among this number of live arms: see [`imed`](super::imed).
 pub fn kappa(arms: usize) -> f64 {
@@ -52,7 +52,7 @@ impl Explore {
 
     /// The same where the policy's choice is what is sure in the offer; `None`: no arm.
     pub fn choose_sure(&mut self, offer: &Offer) -> (Option<u32>, f64) {
-        let (arms, sure) = (offer.among().unwrap_or(&[]), offer.sure.map(|sure| sure.arm).filter(|&arm| arm != NO_ARM));
+        let (arms, sure) = (offer.arms(), offer.sure.and_then(|sure| sure.arm));
         match arms.len() {
             0 => (sure, 1.0),
             n if self.tosses() => (Some(arms[self.coins.below(n as u64) as usize]), self.mix(1.0 / n as f64, 0.0)),

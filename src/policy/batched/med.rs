@@ -31,7 +31,7 @@ use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Archive, persist};
 use crate::policy::contract::Pull;
 use crate::random::Seed;
-use crate::request::{NO_ARM, Offer, Sure, Worths};
+use crate::request::{Offer, Sure, Worths};
 
 /// DP-MED: draws each arm with a probability.
 pub type DpMed = Batched<MedPlan>;
@@ -244,7 +244,7 @@ impl DpMed {
             return self.play_sure(offer);
         }
         let (place, propensity) = self.draw(arms.len());
-        match arms.get(place).copied().or(sure.map(|sure| sure.arm)).filter(|&arm| arm != NO_ARM) {
+        match arms.get(place).copied().or(sure.and_then(|sure| sure.arm)) {
             Some(arm) => offer.choose(self.play(arm, propensity), arm, f64::NAN),
             None => self.batched.abstain(offer, propensity),
         }
@@ -315,8 +315,8 @@ impl Plan for MedPlan {
         for &arm in &arms {
             weights[arm as usize] = policy.plan.explore.mix(even, weights[arm as usize] / all);
         }
-        if let Some(sure) = sure {
-            weights[sure.arm as usize] = if arms.is_empty() { 1.0 } else { policy.plan.explore.mix(0.0, 1.0 / all) };
+        if let Some(arm) = sure.and_then(|sure| sure.arm) {
+            weights[arm as usize] = if arms.is_empty() { 1.0 } else { policy.plan.explore.mix(0.0, 1.0 / all) };
         }
         Ok(())
     }

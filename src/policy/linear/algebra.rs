@@ -32,6 +32,16 @@ fn row(a: &[f64], i: usize) -> &[f64] {
     &a[packed(i)..][..=i]
 }
 
+/// The mean of a logit.
+pub fn sigma(x: f64) -> f64 {
+    1.0 / (1.0 + libm::exp(-x))
+}
+
+/// The logit of a mean.
+pub fn logit(p: f64) -> f64 {
+    libm::log(p / (1.0 - p))
+}
+
 /// y += c x.
 pub fn add(y: &mut [f64], c: f64, x: &[f64]) {
     y.iter_mut().zip(x).for_each(|(y, x)| *y += c * x);

@@ -6,7 +6,7 @@
 
 use super::batch::{Instrument, VectorBatch};
 use super::model::{FadingPrior, Model, ModelEvidence};
-use super::{Linear, LinearLedger, LinearReleases, SavedPilots};
+use super::{Linear, LinearLedger, LinearReleases, SavedLinear, Shape};
 use crate::config::check_arms;
 use crate::error::Result;
 use crate::ledger::cells::Place;
@@ -33,7 +33,7 @@ impl Linear {
     /// Takes over C of the leader, or of a handle with a larger one; of the leader also the partition, and the instruments
     /// of its open batches.
     fn follow(&mut self, peer: usize) {
-        let SavedPilots { led, scale, partition, .. } = &self.ledger.peers[peer].releases.pilots;
+        let SavedLinear { led, scale, partition, .. } = &self.ledger.peers[peer].releases.saved;
         let (unit, contributes) = (scale.unit, self.ledger.facts.duty() == Duty::Contributes(*led));
         if contributes {
             self.splitter.follow(partition);
@@ -107,16 +107,17 @@ impl Learner for Linear {
     }
 
     fn read_peer(head: &PeerHead, from: &mut Reader) -> Result<LinearReleases> {
-        let (mut pilots, with) = (SavedPilots::default(), &mut Archive::In(from));
-        pilots.persist(with)?;
-        let mut models = try_with_capacity(if head.config.model_per_arm { head.arms } else { 1 })?;
-        for _ in 0..models.capacity() {
+        let (mut saved, with, count) =
+            (SavedLinear::default(), &mut Archive::In(from), Shape::of(head.config).models(head.arms));
+        saved.persist(with)?;
+        let mut models = try_with_capacity(count)?;
+        for _ in 0..count {
             let (mut instrument, mut evidence) =
                 (Instrument::Sum, ModelEvidence::new(1 + head.config.features as usize)?);
             instrument.persist(with)?;
             evidence.persist(&mut None, 1.0, with)?; // each handle has its own priors
             models.push((instrument, evidence));
         }
-        Ok(LinearReleases { pilots, models })
+        Ok(LinearReleases { saved, models })
     }
 }

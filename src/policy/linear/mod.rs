@@ -34,11 +34,13 @@ use crate::memory::WipedVec;
 use crate::moving::{Archive, Persist};
 use crate::noise::{Laplace, Noise, NoiseSource};
 use crate::random::{Random, Seed};
+use crate::request::{Offer, Row};
 use crate::reward::Reward;
+use algebra::sigma;
 use batch::{BOUND, Instrument, Setting, VectorBatch};
 use model::{Common, Model, ModelEvidence, ModelScratch, likeliest_shrinkage};
 use partition::{Partition, Splitter};
-use pilot::{PilotTotals, Pool};
+use pilot::Pilots;
 use rows::{PendingRows, Scale, SpreadRow};
 use sample::Samples;
 use std::f64::consts::LN_2;
@@ -67,11 +69,7 @@ pub(crate) struct Linear {
     /// The open vectors of all models, and the whole: of the pilot until the rate is known, and then of the samples.
     ledger: LinearLedger,
     coins: Random,
-    /// Releases of this handle's pilot, of the pilots of others, and the pooled ones in use. The pooled ones come from
-    /// the snapshot until a merge determines them.
-    own_pilot: PilotTotals,
-    other_pilots: Pool,
-    pooled: PilotTotals,
+    pilots: Pilots,
     common: Common,
     models: WipedVec<Model>,
     /// Number of models whose draws follow their releases and priors. After the pilot, and after the shrinkage has
@@ -131,6 +129,31 @@ impl Shape {
         let d = self.features + 1;
         if self.per_arm { (1 << 23) / (d * (d + 8)) } else { (1 << 21) / d }
     }
+
+    /// Returns the number of models of so many arms.
+    fn models(&self, arms: usize) -> usize {
+        if self.per_arm { arms } else { 1 }
+    }
+
+    /// Returns the number of an arm's model.
+    fn model(&self, arm: u32) -> usize {
+        if self.per_arm { arm as usize } else { 0 }
+    }
+
+    /// Returns a request's row for the arm at this position in its list, or with this number if it has none. With a model for
+    /// each arm all of them have the same.
+    #[inline]
+    fn row<'a>(&self, offer: &Offer<'a>, position: usize) -> Row<'a> {
+        let number = if self.per_arm { 0 } else { position };
+        offer.rows.map_or(Row::Dense(&[]), |rows| rows.get(number, self.features as usize))
+    }
+
+    /// Returns the arms that a request lists, or all of so many, in its order, each with its row.
+    fn listed<'a>(self, offer: &Offer<'a>, arms: usize) -> impl Iterator<Item = (u32, Row<'a>)> {
+        let listed = offer.eligible;
+        let arm = move |position| listed.map_or(position as u32, |arms| arms[position]);
+        (0..listed.map_or(arms, <[u32]>::len)).map(move |position| (arm(position), self.row(offer, position)))
+    }
 }
 
 impl Linear {
@@ -143,7 +166,7 @@ impl Linear {
         let noise = Noise::Laplace(noise(config)?);
         let variance = noise.variance() / (f64::from(BOUND) * Reward::ONE as f64).powi(2);
         let (features, d) = (shape.features as usize, shape.features as usize + 1);
-        let models = if shape.per_arm { config.arms as usize } else { 1 };
+        let models = shape.models(config.arms as usize);
         let cells = Grid::of_row(WipedVec::try_with_capacity(models)?);
         let mut policy = Linear {
             shape,
@@ -155,9 +178,7 @@ impl Linear {
             memory: if config.forget_after > 0 { config.forget_after as f64 } else { f64::INFINITY },
             ledger: Ledger::new(config, cells, NoiseSource::new(noise, seed.stream()))?,
             coins: seed.stream(),
-            own_pilot: PilotTotals::default(),
-            other_pilots: Pool::default(),
-            pooled: PilotTotals::default(),
+            pilots: Pilots::default(),
             common: Common::new(variance),
             models: WipedVec::try_with_capacity(models)?,
             ready: 0,
@@ -198,10 +219,6 @@ impl Linear {
         Ok(())
     }
 
-    fn model(&self, arm: u32) -> usize {
-        if self.shape.per_arm { arm as usize } else { 0 }
-    }
-
     fn plays_evenly(&self) -> bool {
         self.is_pilot() || !self.begun
     }
@@ -219,7 +236,7 @@ impl Linear {
 
     fn plan_whole(&mut self) {
         let (variance, is_pilot, limit) = (self.common.variance, self.is_pilot(), self.ledger.facts.share().limit);
-        let size = if is_pilot { self.own_pilot.quota(variance) } else { self.samples.quota(variance, limit) };
+        let size = if is_pilot { self.pilots.own.quota(variance) } else { self.samples.quota(variance, limit) };
         let Ledger { whole, facts, .. } = &mut self.ledger;
         whole.iter_mut().for_each(|whole| whole.quota = facts.quota(size));
     }
@@ -230,9 +247,9 @@ impl Linear {
         facts.release(0);
         let mut sum = [0.0];
         pilot.release(noise, &mut sum);
-        self.own_pilot.learn(pilot, sum[0], self.common.variance);
+        self.pilots.own.learn(pilot, sum[0], self.common.variance);
         self.splitter.split();
-        if self.own_pilot.is_known() {
+        if self.pilots.own.is_known() {
             self.believe();
             self.end_pilot();
         } else {
@@ -240,18 +257,14 @@ impl Linear {
         }
     }
 
-    /// Sets the common prior from the releases of all pilots together.
-    fn believe(&mut self) {
-        let pooled = self.other_pilots.and(&self.own_pilot).totals();
-        if pooled.is_known() {
-            self.pooled = pooled;
-        }
-        if self.pooled.is_known() {
-            let rate = self.pooled.rate();
-            self.common.belief = self.pooled.belief(self.common.belief.shrinkage);
-            self.common.spread = rate * (1.0 - rate);
-            (self.common.size, self.common.square) = (self.pooled.mean_size(), self.pooled.mean_square());
-        }
+    /// Sets the common prior from the releases of all pilots together. Returns whether they determine the rate.
+    fn believe(&mut self) -> bool {
+        let Some(pooled) = self.pilots.pool() else { return false };
+        let rate = pooled.rate();
+        self.common.belief = pooled.belief(self.common.belief.shrinkage);
+        self.common.spread = rate * (1.0 - rate);
+        (self.common.size, self.common.square) = (pooled.mean_size(), pooled.mean_square());
+        true
     }
 
     /// Returns m = x theta, p = sigma(m) and v, the point and the slope at which the current row's mean is linearised:
@@ -306,8 +319,8 @@ impl Linear {
     fn rescale(&mut self, unit: f64) {
         let factor = self.scale.unit / unit;
         self.scale.unit = unit;
-        self.own_pilot = self.own_pilot.rescaled(factor);
-        self.pooled = self.pooled.rescaled(factor);
+        self.pilots.own = self.pilots.own.rescaled(factor);
+        self.pilots.pooled = self.pilots.pooled.rescaled(factor);
         self.ledger.whole.iter_mut().for_each(|pilot| pilot.rescale(unit));
         self.believe();
         for model in 0..self.models.len() {
@@ -378,13 +391,11 @@ impl Linear {
     /// own pilot is still running and another one knows the rate, the handle continues with that rate, and the rewards
     /// in the open batch of its pilot are dropped.
     fn join_pilots(&mut self) {
-        let pilots = self.ledger.peers.iter().map(|peer| {
-            let SavedPilots { own, scale, .. } = peer.releases.pilots;
-            own.rescaled(scale.unit / self.scale.unit)
-        });
-        self.other_pilots = pilots.fold(Pool::default(), |pool, totals| pool.and(&totals));
-        self.believe();
-        if self.pooled.is_known() {
+        self.pilots.join(self.ledger.peers.iter().map(|peer| {
+            let SavedLinear { pilots, scale, .. } = peer.releases.saved;
+            pilots.own.rescaled(scale.unit / self.scale.unit)
+        }));
+        if self.believe() {
             self.end_pilot();
         }
     }
@@ -399,7 +410,7 @@ impl Linear {
         let (now, unit, Ledger { peers, roster, .. }) = (self.now(), self.scale.unit, &self.ledger);
         let others = peers.iter().filter_map(|peer| {
             let theirs = peer.arm(model, roster)?;
-            let factor = peer.releases.pilots.scale.unit / unit;
+            let factor = peer.releases.saved.scale.unit / unit;
             Some((&peer.releases.models[theirs].1, discount(now - peer.merged, self.memory), factor))
         });
         self.models[model].join(others, &mut self.scratch);
@@ -410,10 +421,9 @@ impl Linear {
 /// Returns m, sigma(m) and v for m = x theta, where `rate` is the logit of the rate: see [`Linear::linearise`].
 fn linearise(m: f64, rate: f64) -> [f64; 3] {
     let near = |m: f64, distance| m.clamp(rate - distance, rate + distance);
-    let mean = |m: f64| 1.0 / (1.0 + libm::exp(-m));
     let m = near(m, FARTHEST_POINT);
-    let p = mean(near(m, FARTHEST_SLOPE));
-    [m, mean(m), p * (1.0 - p)]
+    let p = sigma(near(m, FARTHEST_SLOPE));
+    [m, sigma(m), p * (1.0 - p)]
 }
 
 /// Returns the discount of evidence of this age: a half for each quarter of `memory`.
@@ -423,12 +433,10 @@ fn discount(age: u64, memory: f64) -> f64 {
 
 /// What a snapshot has of a handle, before its models.
 #[derive(Default)]
-struct SavedPilots {
+struct SavedLinear {
     failures: u64,
     oversized: u64,
-    /// Releases of the pilot, and the pooled ones in use.
-    own: PilotTotals,
-    pooled: PilotTotals,
+    pilots: Pilots,
     /// The generation that the handle leads, or 0.
     led: u64,
     first: Instrument,
@@ -437,12 +445,11 @@ struct SavedPilots {
     samples: Samples,
 }
 
-impl Persist for SavedPilots {
+impl Persist for SavedLinear {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
         with.count(&mut self.failures)?;
         with.count(&mut self.oversized)?;
-        self.own.persist(with)?;
-        self.pooled.persist(with)?;
+        self.pilots.persist(with)?;
         self.led.persist(with)?;
         self.first.persist(with)?;
         self.scale.persist(with)?;
@@ -453,7 +460,7 @@ impl Persist for SavedPilots {
 
 /// What another handle has released.
 pub(crate) struct LinearReleases {
-    pilots: SavedPilots,
+    saved: SavedLinear,
     /// The instrument of each model's open batch, and its evidence.
     models: Vec<(Instrument, ModelEvidence)>,
 }

@@ -1,6 +1,8 @@
 //! A model: the posterior of theta from releases and a prior, and draws from it.
 
-use super::algebra::{add, add_square, dot, factorise, log_determinant, packed, solve, solve_transposed, zeros};
+use super::algebra::{
+    add, add_square, dot, factorise, log_determinant, logit, packed, sigma, solve, solve_transposed, zeros,
+};
 use super::batch::{Information, Instrument, TINY, VectorBatch, rescale};
 use crate::error::Result;
 use crate::ledger::facts::Share;
@@ -58,13 +60,16 @@ pub struct Belief {
 pub const SHRINKAGES: [(f64, f64); 3] = [(0.1, -1.0), (0.3, 1.5), (1.0, 0.0)];
 
 impl Belief {
+    /// That of a handle before its pilot, with the most probable shrinkage.
+    pub const FIRST: Belief = Belief { intercept: 0.0, precision: 1.0, shrinkage: SHRINKAGES[1].0 };
+
     /// Returns theta and precision of the intercept: a logit of standard deviation 1 about the rate, combined with the
     /// arm's prior of `strength` rewards.
     fn intercept(&self, public: Option<FadingPrior>) -> (f64, f64) {
         let (mut mean, mut precision) = (self.intercept, 1.0);
         if let Some(FadingPrior { prior: Prior { mean: rate, strength }, discount }) = public {
             let rate = f64::from(rate).clamp(1e-6, 1.0 - 1e-6);
-            let gap = libm::log(rate / (1.0 - rate)) - mean;
+            let gap = logit(rate) - mean;
             let most = (f64::from(strength) * rate * (1.0 - rate)).min(PRIOR_LIMIT / (gap * gap).max(0.25));
             let weight = discount * most;
             mean += gap * weight / (1.0 + weight);
@@ -118,15 +123,7 @@ pub struct Common {
 impl Common {
     /// What a handle begins with, before its pilot.
     pub fn new(variance: f64) -> Common {
-        let (shrinkage, _) = SHRINKAGES[1]; // the most probable one
-        Common {
-            belief: Belief { intercept: 0.0, precision: 1.0, shrinkage },
-            first: Instrument::Sum,
-            variance,
-            spread: 0.25,
-            size: 1.0,
-            square: 1.0,
-        }
+        Common { belief: Belief::FIRST, first: Instrument::Sum, variance, spread: 0.25, size: 1.0, square: 1.0 }
     }
 }
 
@@ -214,7 +211,7 @@ pub struct ModelScratch {
     pub y: WipedVec<f64>,
     total: WipedVec<f64>,
     pub information: Information,
-    before: ModelEvidence,
+    pub before: ModelEvidence,
 }
 
 impl ModelScratch {
@@ -512,8 +509,16 @@ impl Model {
         self.predict(unit)
     }
 
+    /// Returns the estimated mean reward of a row, and its standard deviation. Overwrites `y`.
+    pub fn predict_reward(&self, x: &[f64], y: &mut [f64]) -> (f64, f64) {
+        y.copy_from_slice(x);
+        let (m, deviation) = self.predict(y);
+        let p = sigma(m.clamp(-700.0, 700.0));
+        (p, p * (1.0 - p) * deviation)
+    }
+
     /// Returns x theta and its standard deviation for a whole row, and overwrites the row.
-    pub fn predict(&self, x: &mut [f64]) -> (f64, f64) {
+    fn predict(&self, x: &mut [f64]) -> (f64, f64) {
         let mean = dot(x, &self.mean);
         solve(&self.root, x);
         (mean, dot(x, x).sqrt())

@@ -1,9 +1,10 @@
 //! The pilot: plain sums of rewards, until the rate is known.
 
+use super::algebra::logit;
 use super::batch::{BOUND, VectorBatch};
 use super::model::Belief;
 use crate::error::Result;
-use crate::moving::{Archive, Persist};
+use crate::moving::{Archive, Persist, persist};
 use crate::reward::Reward;
 
 /// The pilot ends when the square of the released sum is at least the sum of two squares: of this many standard
@@ -84,8 +85,7 @@ impl PilotTotals {
     /// Returns the prior of all models: logits of standard deviation 1 of the intercept, and of all features together if
     /// `shrinkage` is 1.
     pub fn belief(&self, shrinkage: f64) -> Belief {
-        let rate = self.rate();
-        Belief { intercept: libm::log(rate / (1.0 - rate)), precision: self.mean_square(), shrinkage }
+        Belief { intercept: logit(self.rate()), precision: self.mean_square(), shrinkage }
     }
 
     /// Brings the totals to a unit that is larger by 1/`factor`, a power of two.
@@ -117,16 +117,44 @@ impl Persist for PilotTotals {
     }
 }
 
+/// All pilots that a handle knows.
+#[derive(Clone, Copy, Default)]
+pub struct Pilots {
+    /// Releases of this handle's pilot, and of the pilots of others.
+    pub own: PilotTotals,
+    others: Pool,
+    /// The pooled releases that are in use. They come from the snapshot until a merge determines them.
+    pub pooled: PilotTotals,
+}
+
+impl Pilots {
+    /// Replaces the releases of others.
+    pub fn join(&mut self, others: impl Iterator<Item = PilotTotals>) {
+        self.others = others.fold(Pool::default(), |pool, totals| pool.and(&totals));
+    }
+
+    /// Pools all releases. Returns them if the rate is known.
+    pub fn pool(&mut self) -> Option<PilotTotals> {
+        let pooled = self.others.and(&self.own).totals();
+        if pooled.is_known() {
+            self.pooled = pooled;
+        }
+        Some(self.pooled).filter(PilotTotals::is_known)
+    }
+}
+
+persist!(Pilots { own, pooled } made { others });
+
 /// The sum of several handles' totals, on a grid of 2^-40, on which sums are exact.
 #[derive(Clone, Copy, Default)]
-pub struct Pool([i128; 7]);
+struct Pool([i128; 7]);
 
 impl Pool {
     const ONE: f64 = (1u64 << 40) as f64;
 
     /// Adds the totals of a handle, if they determine the rate by themselves.
     #[must_use]
-    pub fn and(mut self, totals: &PilotTotals) -> Pool {
+    fn and(mut self, totals: &PilotTotals) -> Pool {
         if totals.is_known() {
             let PilotTotals { sum, noise, weight, spread, count, size, squares } = *totals;
             self.0
@@ -137,7 +165,7 @@ impl Pool {
         self
     }
 
-    pub fn totals(self) -> PilotTotals {
+    fn totals(self) -> PilotTotals {
         let [sum, noise, weight, spread, count, size, squares] = self.0.map(|x| x as f64 / Self::ONE);
         PilotTotals { sum, noise, weight, spread, count, size, squares }
     }

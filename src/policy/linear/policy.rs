@@ -2,7 +2,7 @@
 
 use super::batch::{Instrument, VectorBatch};
 use super::sample::RewardPurpose;
-use super::{Linear, SavedPilots};
+use super::{Linear, SavedLinear};
 use crate::error::Result;
 use crate::ledger::cells::{OpenSum, Place};
 use crate::moving::{Archive, Persist};
@@ -22,46 +22,39 @@ impl Policy for Linear {
     /// first row.
     fn decide(&mut self, offer: &mut Offer) {
         if self.shape.per_arm {
-            self.is_large = self.spread_row(self.row_of(offer, 0));
+            self.spread_row(self.shape.row(offer, 0));
         }
-        let plays_best = offer.is_outage && !self.plays_evenly();
-        while let Some(arms) = offer.among().map(<[u32]>::len).filter(|_| offer.has_slots_left()) {
-            if plays_best { self.play_best(offer, arms) } else { self.draw(offer, arms) }
+        while offer.has_slots_left() {
+            self.draw(offer);
         }
     }
 
     fn weights(&mut self, offer: &Offer, weights: &mut [f64]) -> Result<()> {
         if self.shape.per_arm {
-            self.spread_row(self.row_of(offer, 0));
+            self.spread_row(self.shape.row(offer, 0));
         }
-        self.weigh(offer, offer.among().unwrap_or(&[]), weights);
+        self.weigh(offer, weights);
         Ok(())
     }
 
     /// Calls `each` with the estimated mean reward of each of these arms, in the request's order, and its standard
     /// deviation. Both are functions of releases. Without a list, they are NaN for retired arms.
     fn predict(&mut self, offer: &Offer, each: &mut dyn FnMut(f64, f64)) {
-        let Some(rows) = offer.rows else { return };
-        for place in 0..offer.eligible.map_or(self.ledger.roster.arms(), <[u32]>::len) {
-            let arm = offer.eligible.map_or(place as u32, |arms| arms[place]);
-            if !self.ledger.roster.is_live(arm as usize) {
-                each(f64::NAN, f64::NAN);
-                continue;
+        for (arm, row) in self.shape.listed(offer, self.ledger.roster.arms()) {
+            let (mut mean, mut deviation, model) = (f64::NAN, f64::NAN, self.shape.model(arm));
+            if self.ledger.roster.is_live(arm as usize) {
+                self.prepare(model);
+                self.spread_row(row);
+                (mean, deviation) = self.models[model].predict_reward(&self.x, &mut self.scratch.y);
             }
-            let model = self.model(arm);
-            self.prepare(model);
-            self.spread_row(rows.get(if self.shape.per_arm { 0 } else { place }, self.shape.features as usize));
-            self.scratch.y.copy_from_slice(&self.x);
-            let (m, deviation) = self.models[model].predict(&mut self.scratch.y);
-            let p = 1.0 / (1.0 + libm::exp(-m.clamp(-700.0, 700.0)));
-            each(p, p * (1.0 - p) * deviation);
+            each(mean, deviation);
         }
     }
 
     /// Calls `each` with the weight of each feature in the arm's model, in logits for one unit of the feature, and its standard
     /// deviation; then with the intercept. Functions of releases and rows.
     fn feature_weights(&mut self, arm: u32, each: &mut dyn FnMut(f64, f64)) {
-        let model = self.model(arm);
+        let model = self.shape.model(arm);
         self.prepare(model);
         for coordinate in (1..self.d()).chain([0]) {
             let (mean, deviation) = self.models[model].weight(coordinate, &mut self.scratch.y);
@@ -83,7 +76,7 @@ impl Policy for Linear {
             }
             return;
         }
-        let model = self.model(self.row.arm);
+        let model = self.shape.model(self.row.arm);
         let point = self.linearise(model);
         self.ledger.cells[(0, model)].collect(&self.row, &self.x, point, reward);
         if self.ledger.cells[(0, model)].is_full() {
@@ -97,7 +90,7 @@ impl Policy for Linear {
     /// Its mean is NaN, because an arm has a mean only for a row ([`predict`](Policy::predict)). Its pulls are the
     /// number of rewards in the releases of its model, which all arms may share, without those of the pilot.
     fn arm(&self, arm: u32) -> ArmState {
-        let model = self.model(arm);
+        let model = self.shape.model(arm);
         let effective_pulls = self.discount(model) * self.models[model].count();
         ArmState { effective_pulls, ..ArmState::unknown(self.ledger.roster.is_live(arm as usize)) }
     }
@@ -118,11 +111,10 @@ impl Policy for Linear {
 
     fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         self.ledger.persist(with)?;
-        let mut saved = SavedPilots {
+        let mut saved = SavedLinear {
             failures: self.failures,
             oversized: self.oversized,
-            own: self.own_pilot,
-            pooled: self.pooled,
+            pilots: self.pilots,
             led: self.ledger.facts.duty().led(),
             first: self.common.first,
             scale: self.scale,
@@ -164,14 +156,13 @@ impl Linear {
 
     /// Continues from what a snapshot has before the models. Rewards that were in open batches, including the pilot's, never
     /// enter a release.
-    fn continue_from(&mut self, saved: &SavedPilots) {
+    fn continue_from(&mut self, saved: &SavedLinear) {
         (self.failures, self.oversized) = (saved.failures, saved.oversized);
-        (self.own_pilot, self.pooled) = (saved.own, saved.pooled);
+        self.pilots = saved.pilots;
         self.common.first = saved.first;
         self.scale = saved.scale;
         self.splitter.follow(&saved.partition);
-        self.believe();
-        let is_known = self.pooled.is_known();
+        let is_known = self.believe();
         let keeps = !is_known || self.sampled > 0.0;
         (self.samples, self.ledger.whole) = (saved.samples, self.ledger.whole.take().filter(|_| keeps));
         self.open_whole(if is_known { Instrument::Samples } else { Instrument::Cells(1) });

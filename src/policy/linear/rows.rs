@@ -87,7 +87,8 @@ impl Persist for Scale {
 }
 
 impl Row<'_> {
-    fn each(self, mut each: impl FnMut(usize, f64)) {
+    /// Calls `each` with each index that the row lists, and the value.
+    pub fn each(self, mut each: impl FnMut(usize, f64)) {
         match self {
             Row::Dense(values) => values.iter().enumerate().for_each(|(j, &value)| each(j, value.into())),
             Row::Sparse(entries) => entries.iter().for_each(|entry| each(entry.index as usize, entry.value.into())),

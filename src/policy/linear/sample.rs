@@ -8,7 +8,7 @@ use super::Linear;
 use super::batch::{BOUND, Instrument, VectorBatch};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::moving::{Archive, Persist};
+use crate::moving::{Archive, Persist, persist};
 use crate::policy::compare::{ReleaseTotals, Totals};
 use crate::policy::cumulant::Cumulant;
 use crate::request::Offer;
@@ -68,12 +68,7 @@ impl Samples {
     }
 }
 
-impl Persist for Samples {
-    fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        self.even.persist(with)?;
-        self.own.persist(with)
-    }
-}
+persist!(Samples { even, own });
 
 impl Persist for RewardPurpose {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
@@ -117,7 +112,7 @@ impl Linear {
             return Err(Error::unsupported("a lift: config.exploration must be above 0 and below 1"));
         }
         let mut all = self.samples;
-        self.ledger.peers.iter().for_each(|peer| all.add(&peer.releases.pilots.samples));
+        self.ledger.peers.iter().for_each(|peer| all.add(&peer.releases.saved.samples));
         if all.even == Totals::NONE {
             return Err(Error::NotReady);
         }

@@ -734,7 +734,7 @@ fn propensities_are_chances() {
             if policy.ledger.facts.decisions.is_multiple_of(500) && !policy.is_pilot() {
                 let (mut offers, request) = (offers(&policy), request(None, Rows::Dense(&x)));
                 let offer = offers.check(&request, policy.catalog(), &Limits::for_tests(0)).unwrap();
-                let sum: f64 = (0..4).map(|number| policy.propensity(Some(number), &offer, 4)).sum();
+                let sum: f64 = (0..4).map(|number| policy.propensity(Some(number), &offer)).sum();
                 assert!((sum - 1.0).abs() < 1e-12);
             }
             observe(&mut policy, 0, f64::from(u8::from(coins.unit() < 0.3)));

@@ -83,7 +83,7 @@ impl Segments {
     pub(super) fn choose_slate(&mut self, segment: u32, offer: &mut Offer) {
         let (own, slots) = (segment as usize + 1, offer.slots as usize);
         self.count(own, slots as u64);
-        let arms = offer.among().unwrap_or(&[]);
+        let arms = offer.arms();
         if arms.is_empty() {
             return self.choose_sure(segment, offer);
         }

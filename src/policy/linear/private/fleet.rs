@@ -9,26 +9,23 @@ use crate::memory::try_with_capacity;
 use crate::moving::{Archive, Persist};
 use crate::policy::contract::Pull;
 use crate::policy::learner::{Change, Growth, Learner, PeerHead};
-use crate::policy::linear::discount;
 use crate::policy::linear::model::{Model, ModelEvidence};
-use crate::policy::linear::pilot::{PilotTotals, Pool};
+use crate::policy::linear::pilot::Pilots;
+use crate::policy::linear::{Shape, discount};
 use crate::snapshot::{Reader, ensure};
 
 /// What a snapshot has of a handle before its models.
 #[derive(Default)]
 pub(super) struct SavedPrivate {
     pub failures: u64,
-    /// Releases of the pilot, and the pooled ones in use.
-    pub own: PilotTotals,
-    pub pooled: PilotTotals,
+    pub pilots: Pilots,
     pub requests: f64,
 }
 
 impl Persist for SavedPrivate {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
         with.count(&mut self.failures)?;
-        self.own.persist(with)?;
-        self.pooled.persist(with)?;
+        self.pilots.persist(with)?;
         self.requests.persist(with)?;
         with.ensure((0.0..=1e18).contains(&self.requests))
     }
@@ -36,8 +33,7 @@ impl Persist for SavedPrivate {
 
 /// What another handle has released.
 pub(crate) struct PrivateReleases {
-    own: PilotTotals,
-    pub requests: f64,
+    pub(super) saved: SavedPrivate,
     models: Vec<ModelEvidence>,
 }
 
@@ -74,10 +70,9 @@ impl PrivateLinear {
     /// Continues from what was read. What was in an open table never enters a release.
     pub(super) fn continue_from(&mut self, saved: &SavedPrivate) -> Result<()> {
         (self.failures, self.requests) = (saved.failures, saved.requests);
-        (self.own_pilot, self.pooled) = (saved.own, saved.pooled);
+        self.pilots = saved.pilots;
         self.faded = self.ledger.facts.now();
-        self.believe();
-        if self.pooled.is_known() {
+        if self.believe() {
             self.ledger.whole = None;
         }
         let before = self.failures;
@@ -88,12 +83,9 @@ impl PrivateLinear {
 
     /// Learns from the releases of all peers.
     fn join(&mut self) {
-        let pilots = self.ledger.peers.iter().map(|peer| &peer.releases.own);
-        let pool = pilots.fold(Pool::default(), |pool, totals| pool.and(totals));
-        self.other_pilots = pool;
+        self.pilots.join(self.ledger.peers.iter().map(|peer| peer.releases.saved.pilots.own));
         self.join_models();
-        self.believe();
-        if self.pooled.is_known() {
+        if self.believe() {
             self.end_pilot();
         }
         self.refit();
@@ -165,13 +157,14 @@ impl Learner for PrivateLinear {
         read_book(config.codebook_len as usize, features, with)?;
         let mut saved = SavedPrivate::default();
         saved.persist(with)?;
-        let mut models = try_with_capacity(if config.model_per_arm { head.arms } else { 1 })?;
-        for _ in 0..models.capacity() {
+        let count = Shape::of(config).models(head.arms);
+        let mut models = try_with_capacity(count)?;
+        for _ in 0..count {
             let mut evidence = ModelEvidence::new(1 + features)?;
             evidence.persist(&mut None, 1.0, with)?; // each handle has its own priors
             models.push(evidence);
         }
-        Ok(PrivateReleases { own: saved.own, requests: saved.requests, models })
+        Ok(PrivateReleases { saved, models })
     }
 }
 

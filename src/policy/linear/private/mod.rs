@@ -9,10 +9,8 @@ mod fleet;
 mod policy;
 mod table;
 
-use super::model::{
-    Belief, FIRST, FadingPrior, LEAST, MOST, Model, ModelEvidence, ModelScratch, SHRINKAGES, likeliest_shrinkage,
-};
-use super::pilot::{PilotTotals, Pool};
+use super::model::{Belief, FIRST, FadingPrior, LEAST, MOST, Model, ModelEvidence, ModelScratch, likeliest_shrinkage};
+use super::pilot::Pilots;
 use super::{Shape, algebra, discount, linearise};
 use crate::codebook::Codebook;
 use crate::config::{Config, check_arms};
@@ -51,9 +49,7 @@ pub(crate) struct PrivateLinear {
     /// Noise of the pilot; the ledger's is that of a table.
     pilot_noise: NoiseSource,
     coins: Random,
-    own_pilot: PilotTotals,
-    other_pilots: Pool,
-    pooled: PilotTotals,
+    pilots: Pilots,
     belief: Belief,
     models: WipedVec<Model>,
     /// Requests in this handle's tables, discounted like the evidence.
@@ -61,7 +57,6 @@ pub(crate) struct PrivateLinear {
     /// Time when the evidence last faded.
     faded: u64,
     scratch: ModelScratch,
-    before: ModelEvidence,
     /// The last released table, and x.
     released: WipedVec<f64>,
     x: WipedVec<f64>,
@@ -117,7 +112,7 @@ impl PrivateLinear {
         let shape = Shape::checked(config)?;
         check(config)?;
         let (d, rows) = (1 + shape.features as usize, config.codebook_len as usize);
-        let models = if shape.per_arm { config.arms } else { 1 };
+        let models = shape.models(config.arms as usize) as u32;
         if u64::from(models) * rows as u64 > MOST_CELLS.into() {
             let rule =
                 format!("must be at most {}: with the models there are at most 65536 cells", MOST_CELLS / models);
@@ -143,15 +138,12 @@ impl PrivateLinear {
             ledger: Ledger::new(config, cells, of_table)?,
             pilot_noise: of_pilot,
             coins: seed.stream(),
-            own_pilot: PilotTotals::default(),
-            other_pilots: Pool::default(),
-            pooled: PilotTotals::default(),
-            belief: Belief { intercept: 0.0, precision: 1.0, shrinkage: SHRINKAGES[1].0 },
+            pilots: Pilots::default(),
+            belief: Belief::FIRST,
             models: WipedVec::try_with_capacity(models as usize)?,
             requests: 0.0,
             faded: 0,
             scratch: ModelScratch::new(d)?,
-            before: ModelEvidence::new(d)?,
             released: WipedVec::default(),
             x: algebra::zeros(d)?,
             kept: WipedVec::new(Engine::places(config), |_| NO_CELL)?,
@@ -191,10 +183,6 @@ impl PrivateLinear {
         Ok(())
     }
 
-    fn model(&self, arm: u32) -> usize {
-        if self.shape.per_arm { arm as usize } else { 0 }
-    }
-
     fn plays_evenly(&self) -> bool {
         self.ledger.whole.is_some()
     }
@@ -202,7 +190,7 @@ impl PrivateLinear {
     /// Opens a table, that of the pilot or of all models, or gives the open one another size.
     fn open(&mut self) {
         let size = match self.plays_evenly() {
-            true => self.own_pilot.quota(variance(&self.pilot_noise)),
+            true => self.pilots.own.quota(variance(&self.pilot_noise)),
             false => (self.size().ceil() as u64).clamp(1, Batch::MAX_QUOTA),
         };
         let quota = self.ledger.facts.quota(size);
@@ -216,7 +204,7 @@ impl PrivateLinear {
     /// the geometric mean of all before and of the number whose information is that of the noise.
     fn size(&self) -> f64 {
         let (share, cells) = (self.ledger.facts.share(), (self.released.len() / 2) as f64);
-        let (rate, variance) = (self.pooled.rate(), variance(&self.ledger.noise));
+        let (rate, variance) = (self.pilots.pooled.rate(), variance(&self.ledger.noise));
         let first = FIRST * cells * (variance / 2.0).sqrt() / rate;
         let count = self.all_requests() / share.divides;
         let even = cells * variance / (rate * (1.0 - rate));
@@ -226,8 +214,11 @@ impl PrivateLinear {
     /// Requests in all known tables.
     fn all_requests(&self) -> f64 {
         let now = self.ledger.facts.now();
-        let others =
-            self.ledger.peers.iter().map(|peer| discount(now - peer.merged, self.memory) * peer.releases.requests);
+        let others = self
+            .ledger
+            .peers
+            .iter()
+            .map(|peer| discount(now - peer.merged, self.memory) * peer.releases.saved.requests);
         self.requests + others.sum::<f64>()
     }
 
@@ -236,27 +227,23 @@ impl PrivateLinear {
         let (count, mut sum) = (pilot.count() as f64, [0.0]);
         self.ledger.facts.release(0);
         pilot.release(&mut self.pilot_noise, &mut sum);
-        self.own_pilot.add(count, sum[0], variance(&self.pilot_noise));
+        self.pilots.own.add(count, sum[0], variance(&self.pilot_noise));
         self.believe();
-        if self.own_pilot.is_known() {
+        if self.pilots.own.is_known() {
             self.end_pilot();
         }
         self.open();
     }
 
     /// Sets the prior from the releases of all pilots together, and from the share of requests that were not cancelled.
-    fn believe(&mut self) {
-        let pooled = self.other_pilots.and(&self.own_pilot).totals();
-        if pooled.is_known() {
-            self.pooled = pooled;
-        }
-        if self.pooled.is_known() {
-            let (shown, all) = (self.models.iter().map(Model::count).sum::<f64>(), self.all_requests());
-            let share = if all > 0.0 { (shown / all).clamp(0.01, 1.0) } else { 1.0 };
-            let rate = (self.pooled.rate() / share).min(0.9);
-            let intercept = libm::log(rate / (1.0 - rate));
-            self.belief = Belief { intercept, precision: self.book.mean_square(), ..self.belief };
-        }
+    /// Returns whether the pilots determine the rate.
+    fn believe(&mut self) -> bool {
+        let Some(pooled) = self.pilots.pool() else { return false };
+        let (shown, all) = (self.models.iter().map(Model::count).sum::<f64>(), self.all_requests());
+        let share = if all > 0.0 { (shown / all).clamp(0.01, 1.0) } else { 1.0 };
+        let intercept = algebra::logit((pooled.rate() / share).min(0.9));
+        self.belief = Belief { intercept, precision: self.book.mean_square(), ..self.belief };
+        true
     }
 
     /// Ends the pilot once the rate is known. What has entered its open table is dropped.
@@ -291,7 +278,7 @@ impl PrivateLinear {
     /// that of y.
     fn learn(&mut self, model: usize) {
         let (rows, variance) = (self.book.len(), variance(&self.ledger.noise));
-        self.before.copy_from(&self.models[model].own);
+        self.scratch.before.copy_from(&self.models[model].own);
         for row in 0..rows {
             let [n1, n0] = [0, 1].map(|i| self.released[2 * (model * rows + row) + i]);
             self.x[1..].iter_mut().zip(self.book.row(row)).for_each(|(x, &value)| *x = value.into());
@@ -312,7 +299,7 @@ impl PrivateLinear {
         }
         if !self.models[model].refresh(&self.belief, &mut self.scratch, &mut self.coins) {
             self.failures += 1;
-            self.models[model].own.copy_from(&self.before);
+            std::mem::swap(&mut self.models[model].own, &mut self.scratch.before);
         }
     }
 

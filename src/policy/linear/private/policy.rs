@@ -6,9 +6,9 @@ use crate::ledger::cells::OpenSum;
 use crate::moving::{Archive, Persist};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::policy::learner::AnyLearner;
-use crate::policy::linear::choose::RENEW;
+use crate::policy::linear::choose::{RENEW, best};
 use crate::policy::linear::model::DRAWS;
-use crate::request::{NO_ARM, Offer, Row};
+use crate::request::{Offer, Row};
 use crate::reward::Reward;
 
 impl PrivateLinear {
@@ -17,18 +17,7 @@ impl PrivateLinear {
         let (intercept, features) = self.x.split_at_mut(1);
         intercept[0] = 1.0;
         features.fill(0.0);
-        match row {
-            Row::Dense(values) => features.iter_mut().zip(values).for_each(|(x, &value)| *x = value.into()),
-            Row::Sparse(entries) => {
-                entries.iter().for_each(|entry| features[entry.index as usize] += f64::from(entry.value))
-            }
-        }
-    }
-
-    /// The row of an arm in an offer. With a model for each arm all of them have the same.
-    fn row_of<'a>(&self, offer: &Offer<'a>, arm: u32) -> Row<'a> {
-        let number = if self.shape.per_arm { 0 } else { offer.position(arm) };
-        offer.rows.map_or(Row::Dense(&[]), |rows| rows.get(number, self.x.len() - 1))
+        row.each(|j, value| features[j] += value);
     }
 
     /// The row of the codebook that is nearest to x.
@@ -43,21 +32,15 @@ impl PrivateLinear {
         best
     }
 
-    /// The place of the arm that is worth most in this draw. `None`: what is sure is worth as much.
-    fn best(&mut self, draw: usize, offer: &Offer) -> Option<usize> {
-        let arms = offer.among().unwrap_or(&[]);
-        let (mut best, mut largest) = (arms.first().map(|_| 0), f64::NEG_INFINITY);
-        for (number, &arm) in arms.iter().enumerate() {
+    /// The arm that is worth most in this draw. `None`: what is sure is worth as much.
+    fn best(&mut self, draw: usize, offer: &Offer) -> Option<u32> {
+        best(offer, |arm| {
             if !self.shape.per_arm {
-                self.set_x(self.row_of(offer, arm));
+                self.set_x(self.shape.row(offer, offer.position(arm)));
             }
-            let logit = algebra::dot(&self.x, self.models[self.model(arm)].draw(draw));
-            let score = offer.worths.map_or(logit, |worths| worths.of(arm, 1.0 / (1.0 + libm::exp(-logit))));
-            if score > largest {
-                (best, largest) = (Some(number), score);
-            }
-        }
-        best.filter(|_| offer.sure_above(largest).is_none())
+            let logit = algebra::dot(&self.x, self.models[self.shape.model(arm)].draw(draw));
+            (logit, logit)
+        })
     }
 
     /// Redraws one draw at each fourth decision. With `forget_after`, lets the evidence fade between tables.
@@ -98,25 +81,21 @@ impl Policy for PrivateLinear {
     /// Takes two words of the coins, whatever the request says, so that the coins of other decisions do not depend on it.
     fn decide(&mut self, offer: &mut Offer) {
         let (first, second) = (self.coins.unit(), self.coins.unit());
-        let arms = offer.among().map_or(0, <[u32]>::len);
         if self.shape.per_arm {
-            self.set_x(self.row_of(offer, 0));
+            self.set_x(self.shape.row(offer, 0));
         }
-        let explores = self.plays_evenly() || first < self.exploration;
-        let number = match explores && arms > 0 {
-            true => Some((second * arms as f64) as usize),
+        let (arms, explores) = (offer.arms(), self.plays_evenly() || first < self.exploration);
+        let arm = match explores && !arms.is_empty() {
+            true => Some(arms[(second * arms.len() as f64) as usize]),
             false => self.best((second * DRAWS as f64) as usize, offer),
         };
-        let arm = match number {
-            Some(number) => offer.among().and_then(|arms| arms.get(number)).copied(),
-            None => offer.sure.map(|sure| sure.arm).filter(|&arm| arm != NO_ARM),
-        };
+        let arm = arm.or(offer.sure.and_then(|sure| sure.arm));
         match arm {
             None => offer.abstain(f64::NAN),
             Some(arm) => {
-                self.set_x(self.row_of(offer, arm));
+                self.set_x(self.shape.row(offer, offer.position(arm)));
                 let place = offer.ring_position();
-                self.kept[place] = (self.model(arm) * self.book.len() + self.nearest()) as u32;
+                self.kept[place] = (self.shape.model(arm) * self.book.len() + self.nearest()) as u32;
                 offer.choose(Pull::new(place as u32, self.ledger.facts.releases, f64::NAN), arm, f64::NAN);
             }
         }
@@ -125,24 +104,20 @@ impl Policy for PrivateLinear {
     }
 
     fn predict(&mut self, offer: &Offer, each: &mut dyn FnMut(f64, f64)) {
-        let Some(rows) = offer.rows else { return };
-        for place in 0..offer.eligible.map_or(self.ledger.roster.arms(), <[u32]>::len) {
-            let arm = offer.eligible.map_or(place as u32, |arms| arms[place]);
-            if !self.ledger.roster.is_live(arm as usize) {
-                each(f64::NAN, f64::NAN);
-                continue;
+        for (arm, row) in self.shape.listed(offer, self.ledger.roster.arms()) {
+            let (mut mean, mut deviation) = (f64::NAN, f64::NAN);
+            if self.ledger.roster.is_live(arm as usize) {
+                self.set_x(row);
+                let model = &self.models[self.shape.model(arm)];
+                (mean, deviation) = model.predict_reward(&self.x, &mut self.scratch.y);
             }
-            self.set_x(rows.get(if self.shape.per_arm { 0 } else { place }, self.x.len() - 1));
-            self.scratch.y.copy_from_slice(&self.x);
-            let (m, deviation) = self.models[self.model(arm)].predict(&mut self.scratch.y);
-            let p = 1.0 / (1.0 + libm::exp(-m.clamp(-700.0, 700.0)));
-            each(p, p * (1.0 - p) * deviation);
+            each(mean, deviation);
         }
     }
 
     fn feature_weights(&mut self, arm: u32, each: &mut dyn FnMut(f64, f64)) {
         for coordinate in (1..self.x.len()).chain([0]) {
-            let (mean, deviation) = self.models[self.model(arm)].weight(coordinate, &mut self.scratch.y);
+            let (mean, deviation) = self.models[self.shape.model(arm)].weight(coordinate, &mut self.scratch.y);
             each(mean, deviation);
         }
     }
@@ -159,7 +134,7 @@ impl Policy for PrivateLinear {
 
     /// Its mean is NaN. Its pulls are a released count: that of the requests in the tables of its model.
     fn arm(&self, arm: u32) -> ArmState {
-        let effective_pulls = self.discount() * self.models[self.model(arm)].count();
+        let effective_pulls = self.discount() * self.models[self.shape.model(arm)].count();
         ArmState { effective_pulls, ..ArmState::unknown(self.ledger.roster.is_live(arm as usize)) }
     }
 
@@ -176,8 +151,7 @@ impl Policy for PrivateLinear {
         fleet::persist_book(self, with)?;
         let mut saved = fleet::SavedPrivate {
             failures: self.failures,
-            own: self.own_pilot,
-            pooled: self.pooled,
+            pilots: self.pilots,
             requests: discount(self.ledger.facts.now() - self.faded, self.memory) * self.requests,
         };
         saved.persist(with)?;
