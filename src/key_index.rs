@@ -15,8 +15,6 @@ pub(crate) struct KeyIndex {
 }
 
 impl KeyIndex {
-    pub const NONE: KeyIndex = KeyIndex { entries: Vec::new(), keys: 0 };
-
     const EMPTY: u32 = u32::MAX;
 
     /// An empty index with capacity for `keys` keys.
@@ -25,7 +23,7 @@ impl KeyIndex {
     /// `NoMemory`.
     pub fn try_with_capacity(keys: usize) -> Result<KeyIndex> {
         if keys == 0 {
-            return Ok(KeyIndex::NONE);
+            return Ok(KeyIndex::default());
         }
         let length = (keys + keys.div_ceil(2) + 1).next_power_of_two();
         let mut entries = try_with_capacity(length)?;
@@ -108,7 +106,7 @@ mod tests {
     #[test]
     fn finds_what_was_inserted_and_nothing_else() {
         for stride in [1, 1 << 20, 1 << 52, 0x9e37_79b9_7f4a_7c15] {
-            let (mut grown, mut map) = (KeyIndex::NONE, HashMap::new());
+            let (mut grown, mut map) = (KeyIndex::default(), HashMap::new());
             let mut fixed = KeyIndex::try_with_capacity(1000).unwrap();
             for i in 0..1000u64 {
                 let key = (i * i % 1501).wrapping_mul(stride);

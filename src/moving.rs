@@ -176,6 +176,7 @@ macro_rules! persist_as {
 persist_as! {
     i16, u32;
     u16, u32;
+    i32, u32;
     i64, u64;
     usize, u64;
 }

@@ -2,7 +2,7 @@
 #![doc = include_str!("../docs/theory/parts.md")]
 
 use crate::error::{Error, Result};
-use crate::moving::{Archive, Persist};
+use crate::moving::persist;
 use crate::reward::{Reward, RewardRange};
 
 /// Maximum number of parts.
@@ -14,46 +14,41 @@ pub type PartWeights = [f64; MOST_PARTS];
 /// What a pending decision has earned so far, in grid units of the range. With parts it is what the parts add to a reward
 /// of 0, and may lie outside the range; otherwise it is the reward. It has no `Debug`, like [`Reward`].
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct Earned(i32);
+pub struct Earned {
+    units: i32,
+}
 
 impl zeroize::DefaultIsZeroes for Earned {}
 
 impl Earned {
     /// Nothing so far.
-    pub const NOTHING: Earned = Earned(0);
+    pub const NOTHING: Earned = Earned { units: 0 };
 
     /// A whole reward.
     #[inline]
     pub fn of(reward: Reward) -> Earned {
-        Earned(reward.units() as i32)
+        Earned { units: reward.units() as i32 }
     }
 
     /// The reward, where there are no parts or they are [summed up](PartScales::reward).
     #[inline]
     pub fn reward(self) -> Reward {
-        Reward::from_units(self.0 as u32)
+        Reward::from_units(self.units as u32)
     }
 
     /// Adds a part. The sum of all parts cannot overflow: see [`PartScales::FARTHEST`].
     pub fn add(&mut self, part: Earned) {
-        self.0 += part.0;
+        self.units += part.units;
     }
 
     /// Whether there can be such a reward, or such a sum of parts.
     pub fn is_valid(self, in_parts: bool) -> bool {
         let most = if in_parts { MOST_PARTS as i64 * PartScales::FARTHEST as i64 } else { 1 } * Reward::ONE;
-        (if in_parts { -most } else { 0 }..=most).contains(&self.0.into())
+        (if in_parts { -most } else { 0 }..=most).contains(&self.units.into())
     }
 }
 
-impl Persist for Earned {
-    fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        let mut bits = self.0 as u32;
-        bits.persist(with)?;
-        self.0 = bits as i32;
-        Ok(())
-    }
-}
+persist!(Earned { units });
 
 /// How parts become grid units, and their sum a reward.
 pub struct PartScales {
@@ -97,13 +92,13 @@ impl PartScales {
         if !(value.is_finite() && (self.clamp || units.abs() <= most)) {
             return Err(Error::InvalidReward);
         }
-        Ok(Earned(rounded(units.clamp(-most, most))))
+        Ok(Earned { units: rounded(units.clamp(-most, most)) })
     }
 
     /// The reward at the end: the sum, moved into the range and rounded to the grid.
     pub fn reward(&self, earned: Earned) -> Reward {
         // No branch depends on the reward.
-        let units = (earned.0 + self.zero).clamp(0, Reward::ONE as i32);
+        let units = (earned.units + self.zero).clamp(0, Reward::ONE as i32);
         let half = (1 << self.shift) >> 1;
         Reward::from_units(((units + half) >> self.shift << self.shift) as u32)
     }

@@ -570,7 +570,7 @@ impl Bandit {
     /// `BufferTooSmall`; as [`predict`](Self::predict).
     pub fn predict_within(&self, request: &Request, limit: usize, mut each: impl FnMut(f64, f64)) -> Result<usize> {
         let state = &mut *self.lock.lock()?;
-        if !state.offers.has_features() {
+        if state.offers.features() == 0 {
             return Err(Error::unconfigured("features: config.features is 0"));
         }
         let needed = request.eligible.map_or(state.pulls.len(), <[u32]>::len);
@@ -601,7 +601,7 @@ impl Bandit {
     /// `BufferTooSmall`; as [`feature_weights`](Self::feature_weights).
     pub fn feature_weights_within(&self, arm: u32, limit: usize, mut each: impl FnMut(f64, f64)) -> Result<usize> {
         let state = &mut *self.lock.lock()?;
-        if !state.offers.has_features() {
+        if state.offers.features() == 0 {
             return Err(Error::unconfigured("features: config.features is 0"));
         }
         state.check_arm(arm, "arm")?;

@@ -147,12 +147,7 @@ impl Offers {
         self.can.is_split
     }
 
-    /// Whether requests have features.
-    pub fn has_features(&self) -> bool {
-        self.features > 0
-    }
-
-    /// The number of features in a row.
+    /// The number of features in a row; 0 if requests have none.
     pub fn features(&self) -> usize {
         self.features
     }

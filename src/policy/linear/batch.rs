@@ -93,7 +93,7 @@ impl Setting {
         match self.instrument {
             Instrument::Bin => each(bin.0, bin.1 * BOUND),
             Instrument::Cells(cells) => each(self.partition.ancestor(cell, cells), BOUND),
-            Instrument::Samples => each(usize::from(row.purpose == RewardPurpose::Own), BOUND),
+            Instrument::Samples => each(usize::from(row.head.purpose == RewardPurpose::Own), BOUND),
             Instrument::Sum => {
                 // u = BOUND r/max(C, |r|_1), rounded towards zero.
                 let unit = (1.0 / row.grid(self.unit)).ceil().clamp(1.0, 1e15) as i64;

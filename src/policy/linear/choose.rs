@@ -31,7 +31,7 @@ impl Linear {
     /// Chooses one arm of an offer, by a draw of the models, in an outage by their means, or evenly.
     pub(super) fn draw(&mut self, offer: &mut Offer) {
         let (explores, purpose) = if self.plays_evenly() { (true, RewardPurpose::Model) } else { self.toss(offer) };
-        self.row.purpose = purpose;
+        self.row.head.purpose = purpose;
         let arms = offer.arms();
         let arm = match explores && !arms.is_empty() {
             true => Some(arms[self.coins.below(arms.len() as u64) as usize]),
@@ -56,7 +56,7 @@ impl Linear {
             self.spread_row(self.shape.row(offer, offer.position(arm)));
         }
         self.oversized += u64::from(self.is_large);
-        self.row.arm = arm;
+        self.row.head.arm = arm;
         let slot = offer.ring_position();
         self.kept.keep(slot, &self.row);
         self.splitter.count(&self.row);

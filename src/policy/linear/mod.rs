@@ -27,7 +27,7 @@ mod tests;
 
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ledger::cells::{Ledger, OpenSum};
 use crate::ledger::grid::Grid;
 use crate::memory::WipedVec;
@@ -48,7 +48,7 @@ use std::f64::consts::LN_2;
 /// The shape of rows and models.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
-    /// d, the number of features in a row: `1 ..= 256`. The library adds the intercept.
+    /// d, the number of features in a row: `1 ..= Config::MOST_FEATURES`. The library adds the intercept.
     features: u32,
     /// Whether each arm has a model, with one row for a request. Else there is one model, and a row for each eligible
     /// arm.
@@ -92,8 +92,6 @@ pub(crate) struct Linear {
 
 type LinearLedger = Ledger<VectorBatch, LinearReleases>;
 
-const MOST_FEATURES: u32 = 256;
-
 /// Largest distance, in logits, from the rate to the point at which a mean is linearised; and to the point whose slope is
 /// used there. (With 3 for both, Shuttle has 5.5, 6.7, 8.0 and 13.3% wrong without noise and at epsilon
 /// 4, 1 and .25, instead of 4.3, 4.7, 6.7 and 11.0. With 8 for both, 3.6, 6.1, 7.8 and 10.6, and one run in three has
@@ -109,18 +107,6 @@ fn noise(config: &Config) -> Result<Laplace> {
 impl Shape {
     fn of(config: &Config) -> Shape {
         Shape { features: config.features, per_arm: config.model_per_arm }
-    }
-
-    /// # Errors
-    /// `InvalidConfig`.
-    fn checked(config: &Config) -> Result<Shape> {
-        let shape = Shape::of(config);
-        if !(1..=MOST_FEATURES).contains(&shape.features) {
-            return Err(Error::config("features", "must be in 1 .. 256", shape.features));
-        }
-        config.check()?;
-        config.check_arms(shape.most_arms())?;
-        Ok(shape)
     }
 
     /// Returns the maximum number of arms. More would take too long: with one model for all arms, a decision with
@@ -162,7 +148,8 @@ impl Linear {
     /// # Errors
     /// `InvalidConfig`, `NoMemory`.
     pub fn new(config: &Config, seed: &mut Seed) -> Result<Linear> {
-        let shape = Shape::checked(config)?;
+        let shape = Shape::of(config);
+        config.check_arms(shape.most_arms())?;
         let noise = Noise::Laplace(noise(config)?);
         let variance = noise.variance() / (f64::from(BOUND) * Reward::ONE as f64).powi(2);
         let (features, d) = (shape.features as usize, shape.features as usize + 1);

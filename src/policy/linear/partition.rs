@@ -48,7 +48,7 @@ impl Partition {
 
     /// Returns the cell of a row.
     pub fn cell(&self, row: &SpreadRow) -> usize {
-        let (mut cell, mut number, unit) = (0, 0, power(row.exponent.into()));
+        let (mut cell, mut number, unit) = (0, 0, power(row.head.exponent.into()));
         while let Some(split) = self.splits().get(number) {
             let r = row.r.get(usize::from(split.feature)).copied().unwrap_or(0);
             let is_above = f64::from(r) * unit > split.threshold.into();
@@ -149,7 +149,7 @@ impl Splitter {
 
     /// Counts a row.
     pub fn count(&mut self, row: &SpreadRow) {
-        let unit = power(row.exponent.into());
+        let unit = power(row.head.exponent.into());
         let moments = self.of(self.partition.cell(row));
         moments[0] += 1.0;
         for &j in row.places() {
@@ -213,7 +213,7 @@ mod tests {
             if number % 64 == 0 {
                 splitter.split();
             }
-            let (mut cell, unit) = (0, power(row.exponent.into()));
+            let (mut cell, unit) = (0, power(row.head.exponent.into()));
             for (number, split) in splitter.partition.splits().iter().enumerate() {
                 let value = f64::from(row.r[usize::from(split.feature)]) * unit;
                 if usize::from(split.cell) == cell && value > split.threshold.into() {

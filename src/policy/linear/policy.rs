@@ -67,7 +67,7 @@ impl Policy for Linear {
         self.clear_x();
         self.kept.spread(pull.arm() as usize, &mut self.row);
         self.set_x();
-        let (is_pilot, is_sampled) = (self.is_pilot(), self.row.purpose != RewardPurpose::Model);
+        let (is_pilot, is_sampled) = (self.is_pilot(), self.row.head.purpose != RewardPurpose::Model);
         if let Some(whole) = self.ledger.whole.as_mut().filter(|_| is_pilot || is_sampled) {
             let point = if is_pilot { [0.0, 0.0, 1.0] } else { [0.0, 1.0, 0.0] };
             whole.collect(&self.row, &self.x, point, reward);
@@ -76,7 +76,7 @@ impl Policy for Linear {
             }
             return;
         }
-        let model = self.shape.model(self.row.arm);
+        let model = self.shape.model(self.row.head.arm);
         let point = self.linearise(model);
         self.ledger.cells[(0, model)].collect(&self.row, &self.x, point, reward);
         if self.ledger.cells[(0, model)].is_full() {

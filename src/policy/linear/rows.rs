@@ -142,18 +142,17 @@ pub struct PendingRows {
     heads: WipedVec<RowHead>,
 }
 
+/// What a kept row has besides r.
 #[derive(Clone, Copy, Default)]
-struct RowHead {
-    arm: u32,
-    exponent: i16,
-    purpose: RewardPurpose,
+pub struct RowHead {
+    pub arm: u32,
+    pub exponent: i16,
+    pub purpose: RewardPurpose,
 }
 
 /// A kept row, unpacked.
 pub struct SpreadRow {
-    pub arm: u32,
-    pub exponent: i16,
-    pub purpose: RewardPurpose,
+    pub head: RowHead,
     /// r, for each feature.
     pub r: WipedVec<i32>,
     /// Indices where r is not 0, each once.
@@ -165,9 +164,7 @@ pub struct SpreadRow {
 impl SpreadRow {
     pub fn new(features: usize) -> Result<SpreadRow> {
         Ok(SpreadRow {
-            arm: 0,
-            exponent: 0,
-            purpose: RewardPurpose::Model,
+            head: RowHead::default(),
             r: WipedVec::new(features, |_| 0)?,
             places: WipedVec::new(features, |_| 0)?,
             used: 0,
@@ -203,7 +200,7 @@ impl SpreadRow {
 
     /// Returns what a unit of r is in these units.
     pub fn grid(&self, unit: f64) -> f64 {
-        power(self.exponent.into()) / unit
+        power(self.head.exponent.into()) / unit
     }
 
     /// Quantises a row towards zero, so finely that |r|_1 is more than half of [`MOST`]. The integers decide whether it
@@ -212,15 +209,15 @@ impl SpreadRow {
         let size = row.size();
         let shrink = scale.shrink(size);
         let (_, exponent) = libm::frexp(size * shrink);
-        self.exponent = if size > 0.0 { (exponent - 15) as i16 } else { 0 };
+        self.head.exponent = if size > 0.0 { (exponent - 15) as i16 } else { 0 };
         loop {
             self.clear();
-            let unit = shrink * power(-i32::from(self.exponent));
+            let unit = shrink * power(-i32::from(self.head.exponent));
             row.each(|j, x| self.set(j, (x * unit) as i32));
             if self.size() <= MOST {
                 return (size, shrink < 1.0);
             }
-            self.exponent += 1; // rounding
+            self.head.exponent += 1; // rounding
         }
     }
 }
@@ -240,13 +237,13 @@ impl PendingRows {
     pub fn keep(&mut self, slot: usize, row: &SpreadRow) {
         let values = &mut self.values[slot * self.features..][..self.features];
         values.iter_mut().zip(&*row.r).for_each(|(value, &r)| *value = r as i16);
-        self.heads[slot] = RowHead { arm: row.arm, exponent: row.exponent, purpose: row.purpose };
+        self.heads[slot] = row.head;
     }
 
     /// Unpacks a kept row.
     pub fn spread(&self, slot: usize, row: &mut SpreadRow) {
         row.clear();
-        RowHead { arm: row.arm, exponent: row.exponent, purpose: row.purpose } = self.heads[slot];
+        row.head = self.heads[slot];
         let values = &self.values[slot * self.features..][..self.features];
         values.iter().enumerate().for_each(|(j, &r)| row.set(j, r.into()));
     }

@@ -11,6 +11,7 @@ use crate::policy::lift::{self, ShownArm};
 use crate::policy::{Algorithm, Prior};
 use crate::request::{Choice, Feature, Limits, Offers, Request, Rows};
 use crate::snapshot::{Kind, Reader, Writer, write};
+use crate::{Bandit, Error};
 
 fn stream(number: u64) -> Random {
     let mut key = [7; 32];
@@ -465,10 +466,10 @@ fn bad_requests_change_nothing() {
         assert!(policy.ledger.facts.releases > 5 && policy.oversized > 0);
     }
     for shape in [Shape { features: 0, ..SHAPE }, Shape { features: 257, ..SHAPE }] {
-        assert!(Linear::new(&shaped(&config(2, 1.0), shape), &mut Seed::new(None).unwrap()).is_err());
+        assert!(Bandit::new(Algorithm::Linear, &shaped(&config(2, 1.0), shape)).is_err());
     }
     for epsilon in [0.0, f64::NAN, 1e-4] {
-        assert!(Linear::new(&shaped(&config(2, epsilon), SHAPE), &mut Seed::new(None).unwrap()).is_err());
+        assert!(Bandit::new(Algorithm::Linear, &shaped(&config(2, epsilon), SHAPE)).is_err());
     }
 }
 
@@ -875,7 +876,7 @@ impl Sampled {
         let (arm, _) = choose(policy, None, Rows::Dense(&[kind as f32, 1.0 - kind as f32, 0.0, 0.0]));
         policy.kept.spread(0, &mut policy.row);
         let (rate, even) = (RATES[kind][arm as usize], RATES[kind].iter().sum::<f64>() / 4.0);
-        let place = match policy.row.purpose {
+        let place = match policy.row.head.purpose {
             RewardPurpose::Own => Some((0, rate)),
             RewardPurpose::Even => Some((1, even)),
             RewardPurpose::Model => None,
@@ -952,7 +953,7 @@ fn samples_are_sums_of_their_own() {
             };
             let ((model, sample), releases) = (of_model(policy), policy.ledger.facts.releases);
             truth.play(policy, &mut coins);
-            let is_for_model = policy.row.purpose == RewardPurpose::Model;
+            let is_for_model = policy.row.head.purpose == RewardPurpose::Model;
             let now = (model + u64::from(is_for_model), sample + u64::from(!is_for_model));
             assert!(of_model(policy) == now || policy.ledger.facts.releases > releases);
         }

@@ -96,8 +96,7 @@ impl Segments {
         };
         self.rank(own, offer, leading, slots, trial);
         // What is sure was played in all decisions, as it were: it needs no rewards to be known.
-        let decisions = self.turns[own].decisions as f64 * self.unmerged();
-        if sure.is_some() && trial.is_none() && self.ranks[0].0 >= decisions.ln() {
+        if sure.is_some() && trial.is_none() && self.ranks[0].0 >= self.decisions(own).ln() {
             return self.choose_sure(segment, offer);
         }
         for slot in 0..slots {

@@ -99,7 +99,7 @@ impl TrialRule {
 /// What a segment, or all segments together, plays now.
 #[derive(Default)]
 struct Turn {
-    /// Decisions, here and at peers.
+    /// Decisions of this handle.
     decisions: u64,
     /// Decisions until arms are compared again, and the arm to play until then.
     left: u32,
@@ -359,8 +359,7 @@ impl Segments {
     /// Returns c in a segment.
     fn caution(&self, row: usize) -> f64 {
         let arms = self.ledger.roster.live().len() as f64;
-        let decisions = self.turns[row].decisions as f64 * self.unmerged();
-        1.0 + CAUTION / (1.0 + decisions / (PATIENCE * arms * self.least_batch))
+        1.0 + CAUTION / (1.0 + self.decisions(row) / (PATIENCE * arms * self.least_batch))
     }
 
     /// Returns an arm's index in a segment, with `leading` as the largest mean.

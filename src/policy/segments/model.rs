@@ -83,7 +83,7 @@ impl WeightedEvidence {
     /// Discounts the evidence to `now`.
     pub fn fade(&mut self, now: u64, half_life: f64) {
         if half_life.is_finite() && now > self.time {
-            let discount = (-((now - self.time) as f64) / half_life).exp2();
+            let discount = discount(now - self.time, half_life);
             (self.sum, self.weight, self.count) = (self.sum * discount, self.weight * discount, self.count * discount);
         }
         self.time = now;
@@ -121,6 +121,11 @@ pub(super) fn half_life(forget_after: u64) -> f64 {
     if forget_after == 0 { f64::INFINITY } else { forget_after as f64 / HALF_LIVES }
 }
 
+/// Returns the weight that evidence of this age has kept: 1 if nothing is forgotten.
+pub(super) fn discount(age: u64, half_life: f64) -> f64 {
+    (-(age as f64) / half_life).exp2()
+}
+
 /// Clamps a rate to the range that the distributions allow.
 pub(super) fn rate(x: f64) -> f64 {
     x.clamp(1e-6, 0.999)
@@ -156,7 +161,6 @@ impl Rate {
         let mut active = Weighted::default();
         if let Some((prior, time)) = self.prior {
             let (mean, weight) = (f64::from(prior.mean), f64::from(prior.strength) * self.mean);
-            let discount = (-((now - time) as f64) / half_life).exp2();
             // The estimate of the cells without the prior, and the squared deviation between the two.
             let before = self.active_prior;
             let cells = Weighted { sum: self.evidence.sum - before.sum, weight: self.evidence.weight - before.weight };
@@ -168,7 +172,7 @@ impl Rate {
                 // The evidence of one unit of weight against a rate as large as the largest, in nats.
                 let ratio = (largest / mean.max(0.02 * largest)).max(1.0);
                 let nats = ratio - 1.0 - ratio.ln();
-                active.add(mean, discount * weight.min(Prior::most(decisions) / nats.max(1e-9)));
+                active.add(mean, discount(now - time, half_life) * weight.min(Prior::most(decisions) / nats.max(1e-9)));
             }
         }
         self.evidence.replace(&mut self.active_prior, active);

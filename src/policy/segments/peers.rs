@@ -2,7 +2,7 @@
 //!
 #![doc = include_str!("../../../docs/theory/segments-merging.md")]
 
-use super::model::{Rate, WeightedEvidence, half_life};
+use super::model::{Rate, WeightedEvidence, discount, half_life};
 use super::{Play, SegmentLedger, Segments};
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
@@ -62,13 +62,6 @@ impl SegmentReleases {
     }
 }
 
-impl Peer<SegmentReleases> {
-    /// Returns the weight that the peer's releases have kept since they were merged.
-    fn discount(&self, now: u64, half_life: f64) -> f64 {
-        if half_life.is_finite() { (-((now - self.merged) as f64) / half_life).exp2() } else { 1.0 }
-    }
-}
-
 /// Returns a row's releases of an arm, or zeros if the peer has no such row or arm.
 fn of_arm(row: &[Rounded], place: Option<usize>) -> Rounded {
     place.and_then(|place| row.get(place)).copied().unwrap_or_default()
@@ -101,11 +94,6 @@ impl SegmentPeers {
         }
     }
 
-    /// Returns the peers' decisions in a row of this handle.
-    pub(super) fn decisions(&self, row: usize) -> u64 {
-        self.decisions.get(row).copied().unwrap_or_default()
-    }
-
     /// Adds an arm without releases.
     ///
     /// # Errors
@@ -125,7 +113,7 @@ impl SegmentPeers {
     fn count(&mut self, known: &Peers<SegmentReleases>, now: u64, half_life: f64) {
         let mut all = WeightedEvidence { time: now, ..WeightedEvidence::default() };
         for peer in known.iter() {
-            let discount = peer.discount(now, half_life);
+            let discount = discount(now - peer.merged, half_life);
             all.sum += discount * peer.releases.all.sum;
             all.count += discount * peer.releases.all.count;
         }
@@ -271,7 +259,7 @@ impl Segments {
             trials.replace(&of(before, was), &of(Some(peer), at));
             places.push([at, was]);
         }
-        let lost = before.map_or(0.0, |before| before.discount(now, half_life));
+        let lost = before.map_or(0.0, |before| discount(now - before.merged, half_life));
         for row in 0..self.rows.len() {
             let key = row.checked_sub(1).map(|segment| self.ledger.keys[segment]);
             let (decisions_now, released) = peer.releases.row(key);
@@ -286,10 +274,8 @@ impl Segments {
                 cell.add(now_released, 1.0);
             }
             decisions[row] = decisions[row] - decisions_then + decisions_now;
-            let turn = &mut self.turns[row];
-            turn.decisions = turn.decisions - decisions_then + decisions_now;
             if changed {
-                turn.left = 0;
+                self.turns[row].left = 0;
             }
         }
         self.fitted = false;
@@ -328,10 +314,12 @@ impl Segments {
         if had_prior { self.learn(0) } else { self.plan() }
     }
 
-    /// Returns by how much the decisions of all handles are more than those that are known, if every handle has equally
-    /// many: handles that release nothing need not be merged.
-    pub(super) fn unmerged(&self) -> f64 {
-        (f64::from(self.ledger.facts.handles()) / (1.0 + self.ledger.peers.iter().len() as f64)).max(1.0)
+    /// Returns the decisions of all handles in a row. Handles that release nothing need not be merged: if not all are known,
+    /// the others have as many as those that are.
+    pub(super) fn decisions(&self, row: usize) -> f64 {
+        let known = self.turns[row].decisions + self.peers.decisions.get(row).copied().unwrap_or_default();
+        let handles = f64::from(self.ledger.facts.handles()) / (1.0 + self.ledger.peers.iter().len() as f64);
+        known as f64 * handles.max(1.0)
     }
 
     /// Adds the peers' releases of the newest row, if there are peers.
@@ -344,7 +332,6 @@ impl Segments {
         }
         cells.push_row();
         decisions.push(known.iter().map(|peer| peer.releases.row(Some(key)).0).sum());
-        self.turns[row].decisions += decisions[row];
         (0..self.rates.len()).for_each(|arm| self.seed(row, arm));
         self.learn(row);
     }
@@ -375,7 +362,7 @@ impl Segments {
         cell.time = now;
         for peer in self.ledger.peers.iter() {
             let released = of_arm(peer.releases.row(key).1, peer.arm(arm, &self.ledger.roster));
-            cell.add(released, peer.discount(now, half_life));
+            cell.add(released, discount(now - peer.merged, half_life));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Snapshots of segments: this handle's own releases, and public counts.
 
 use super::Segments;
-use super::model::{Rate, WeightedEvidence, half_life};
+use super::model::{Rate, WeightedEvidence, discount, half_life};
 use crate::error::{Error, Result};
 use crate::moving::{Archive, Persist, persist};
 use crate::policy::prior::Prior;
@@ -18,14 +18,7 @@ impl Segments {
         let (now, arms) = (facts.now(), self.rates.len());
         self.all.move_saved(now, with)?;
         self.rates.iter_mut().try_for_each(|rate| rate.move_saved(now, with))?;
-        with.alike(self.turns.iter_mut().enumerate(), |with, (row, turn)| {
-            let mut own = turn.decisions.saturating_sub(self.peers.decisions(row));
-            with.count(&mut own)?;
-            if with.reads() {
-                turn.decisions = own;
-            }
-            Ok(())
-        })?;
+        with.alike(self.turns.iter_mut(), |with, turn| with.count(&mut turn.decisions))?;
         with.alike(0..self.rows.len() * arms, |with, place| {
             let cell = (place / arms, place % arms);
             let mut released = self.cells[cell].released;
@@ -59,10 +52,8 @@ impl Segments {
             (0..self.rates.len()).for_each(|arm| restamp(&mut self.cells[(row, arm)].released));
         }
         for rate in &mut *self.rates {
-            rate.prior = rate.prior.and_then(|(prior, time)| {
-                let discount = (-((then - time) as f64) / half_life).exp2();
-                Some((prior.weakened(discount)?, now))
-            });
+            rate.prior =
+                rate.prior.and_then(|(prior, time)| Some((prior.weakened(discount(then - time, half_life))?, now)));
         }
     }
 }

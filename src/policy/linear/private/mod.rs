@@ -109,7 +109,8 @@ impl PrivateLinear {
     /// # Errors
     /// `InvalidConfig`, `NoMemory`.
     pub fn new(config: &Config, seed: &mut Seed) -> Result<PrivateLinear> {
-        let shape = Shape::checked(config)?;
+        let shape = Shape::of(config);
+        config.check_arms(shape.most_arms())?;
         check(config)?;
         let (d, rows) = (1 + shape.features as usize, config.codebook_len as usize);
         let models = shape.models(config.arms as usize) as u32;
