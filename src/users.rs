@@ -123,16 +123,11 @@ impl Users {
     /// Counters for a configuration; `None` if it expects no users.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
-    pub fn of(config: &Config, seed: &mut Seed) -> Result<Option<Box<Users>>> {
-        Ok(if config.expected_users > 0 { Some(Box::new(Users::new(config, seed.stream())?)) } else { None })
-    }
-
-    /// Counters for a configuration that expects any users.
-    ///
-    /// # Errors
     /// `InvalidConfig` if they would take more than 2^30 bytes; `NoMemory`.
-    fn new(config: &Config, coins: Random) -> Result<Users> {
+    pub fn of(config: &Config, seed: &mut Seed) -> Result<Option<Box<Users>>> {
+        if config.expected_users == 0 {
+            return Ok(None);
+        }
         let most = config.contributions_per_user;
         let bits = (u32::BITS - most.leading_zeros()).next_power_of_two().trailing_zeros();
         let columns = 3 * config.expected_users;
@@ -145,9 +140,10 @@ impl Users {
             ));
         }
         let words = WipedVec::new(words as usize, |_| 0)?;
-        let mut users = Users { words, columns, bits, most: most.into(), keys: Default::default(), coins };
+        let (keys, coins) = (Default::default(), seed.stream());
+        let mut users = Box::new(Users { words, columns, bits, most: most.into(), keys, coins });
         users.forget();
-        Ok(users)
+        Ok(Some(users))
     }
 
     /// Counts a decision of this user. Returns whether it is one of the m to learn from.
@@ -229,9 +225,9 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    fn users(users: u64, contributions_per_user: u32) -> Users {
+    fn users(users: u64, contributions_per_user: u32) -> Box<Users> {
         let config = Config { expected_users: users, contributions_per_user, ..Config::new(2, 1.0) };
-        Users::new(&config, Seed::new(Some([4; 32])).unwrap().stream()).unwrap()
+        Users::of(&config, &mut Seed::new(Some([4; 32])).unwrap()).unwrap().unwrap()
     }
 
     /// The key and the eight-byte input of the authors' test vectors. The low half is the Linux kernel's vector too.

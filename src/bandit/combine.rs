@@ -125,8 +125,7 @@ impl Bandit {
                     to.u32(self.algorithm as u32);
                     self.config.save(to);
                     to.u8(seeded.into());
-                    policy.write_open(to);
-                    Ok(())
+                    policy.write_open(to)
                 },
             );
             // Nothing fails from here on: what is taken out is sealed.

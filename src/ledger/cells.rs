@@ -46,7 +46,10 @@ pub(crate) trait OpenSum: Persist + Sized {
     fn is_empty(&self) -> bool;
 
     /// Writes the sum, without noise. Only a sealed contribution contains it.
-    fn write(&self, to: &mut Writer);
+    ///
+    /// # Errors
+    /// None of a sum that can be collected.
+    fn write(&mut self, to: &mut Writer) -> Result<()>;
 
     /// Reads what [`write`](Self::write) wrote, as a sum like this one.
     ///
@@ -159,14 +162,20 @@ impl<S: OpenSum, R> Ledger<S, R> {
     }
 
     /// Writes all sums that have rewards, without noise, for [`read`](Self::read).
-    pub fn write_open(&self, to: &mut Writer) {
+    ///
+    /// # Errors
+    /// As [`OpenSum::write`].
+    pub fn write_open(&mut self, to: &mut Writer) -> Result<()> {
         self.unit.iter().for_each(|&unit| to.u64(unit));
         to.u32(self.open().count() as u32);
-        for place in self.open() {
+        for place in self.places() {
             let id = self.id(place);
-            id.write(to);
-            self.sum(place).iter().for_each(|sum| sum.write(to));
+            if let Some(sum) = self.sum_mut(place).filter(|sum| !sum.is_empty()) {
+                id.write(to);
+                sum.write(to)?;
+            }
         }
+        Ok(())
     }
 
     /// Reads what another handle's [`write_open`](Self::write_open) wrote, and whether it counts what the sums here count.

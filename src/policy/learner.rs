@@ -149,8 +149,11 @@ pub(crate) trait AnyLearner {
     /// Whether any open batch has rewards.
     fn has_open(&mut self) -> bool;
 
-    /// Writes the sums of all open batches, without noise, for [`combine`](Self::combine).
-    fn write_open(&mut self, to: &mut Writer);
+    /// As [`Ledger::write_open`], for [`combine`](Self::combine).
+    ///
+    /// # Errors
+    /// As there.
+    fn write_open(&mut self, to: &mut Writer) -> Result<()>;
 
     /// Drops the sums of all open batches, which were contributed.
     fn clear_open(&mut self);
@@ -259,8 +262,8 @@ impl<L: Learner> AnyLearner for L {
         self.ledger().open().next().is_some()
     }
 
-    fn write_open(&mut self, to: &mut Writer) {
-        self.ledger().write_open(to);
+    fn write_open(&mut self, to: &mut Writer) -> Result<()> {
+        self.ledger().write_open(to)
     }
 
     fn clear_open(&mut self) {

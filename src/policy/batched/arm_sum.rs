@@ -97,9 +97,10 @@ impl OpenSum for ArmSum {
         self.batch.is_empty()
     }
 
-    fn write(&self, to: &mut Writer) {
+    fn write(&mut self, to: &mut Writer) -> Result<()> {
         self.batch.save(to);
         to.u64(self.unexamined);
+        Ok(())
     }
 
     fn read(&self, from: &mut Reader) -> Result<ArmSum> {

@@ -701,7 +701,7 @@ mod tests {
         arms.open(2, 3);
         assert!(!collect(&mut arms, 2, Reward::MIN, 60_000));
         let mut open = Writer::Writing(Vec::new());
-        arms.open_sum(2).write(&mut open);
+        arms.open_sum_mut(2).write(&mut open).unwrap();
         let part = arms.open_sum(2).read(&mut Reader::of_fields(&open.into_bytes())).unwrap();
         assert!((0..2).all(|_| arms.open_sum_mut(2).add(&part) && !arms.open_sum(2).is_full()));
         assert_eq!(arms.open_sum(2).own(), Pull::EXAMINATION - 60_000);

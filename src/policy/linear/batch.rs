@@ -47,6 +47,14 @@ impl Instrument {
         [Instrument::Sum, Instrument::Bin].into_iter().chain(counts.map(Instrument::Cells))
     }
 
+    /// Moves the instrument of any batch.
+    fn move_any(&mut self, with: &mut Archive) -> Result<()> {
+        let mut number = self.number();
+        number.persist(with)?;
+        *self = Instrument::of_number(number)?;
+        Ok(())
+    }
+
     fn number(self) -> u8 {
         match self {
             Instrument::Cells(cells) => cells as u8,
@@ -104,23 +112,6 @@ impl Setting {
                 }
             }
         }
-    }
-
-    pub fn write(&self, to: &mut Writer) {
-        to.u8(self.instrument.number());
-        self.partition.write(to);
-        to.f64(self.unit);
-    }
-
-    /// # Errors
-    /// `Corrupt`.
-    pub fn read(from: &mut Reader) -> Result<Setting> {
-        let instrument = Instrument::of_number(from.u8()?)?;
-        let partition = Partition::read(from)?;
-        ensure(!matches!(instrument, Instrument::Cells(cells) if cells > partition.cells()))?;
-        let unit = from.f64()?;
-        ensure(unit > 0.0 && unit.is_finite())?;
-        Ok(Setting { instrument, partition, unit })
     }
 }
 
@@ -359,14 +350,6 @@ impl VectorBatch {
     }
 
     /// The public sums, as a contribution has them.
-    fn tables(&self) -> impl Iterator<Item = &f64> {
-        let (d, setting) = (self.d, &self.setting);
-        let (coordinates, cells) = (setting.instrument.coordinates(d), setting.partition.cells());
-        let own = self.expected[..coordinates].iter().chain(&*self.moments);
-        let bins = self.bins.design.iter().chain(&*self.bins.weights);
-        own.chain(bins).chain(&self.cells.design[..cells * d]).chain(&self.cells.weights[..cells])
-    }
-
     fn tables_mut(&mut self) -> impl Iterator<Item = &mut f64> {
         let (d, setting) = (self.d, &self.setting);
         let (coordinates, cells) = (setting.instrument.coordinates(d), setting.partition.cells());
@@ -401,18 +384,19 @@ impl OpenSum for VectorBatch {
         self.count == 0
     }
 
-    fn write(&self, to: &mut Writer) {
-        self.setting.write(to);
+    fn write(&mut self, to: &mut Writer) -> Result<()> {
+        self.setting.persist(&mut Archive::Out(to))?;
         to.u64(self.count);
         to.f64(self.size);
         self.sums.iter().take(self.setting.instrument.coordinates(self.d)).for_each(|sum| sum.save(to));
-        self.tables().for_each(|&x| to.f64(x));
+        self.tables_mut().for_each(|x| to.f64(*x));
+        Ok(())
     }
 
     /// Its rows are brought to the unit of this sum, if they can.
     fn read(&self, from: &mut Reader) -> Result<VectorBatch> {
         let (mut part, most) = (VectorBatch::new(self.d)?, i64::from(BOUND) * Reward::ONE);
-        part.setting = Setting::read(from)?;
+        part.setting.persist(&mut Archive::In(from))?;
         (part.count, part.size) = (from.u64()?, from.f64()?);
         ensure((1..=LARGEST_BATCH).contains(&part.count) && is_plausible(part.size))?;
         let (coordinates, count) = (part.setting.instrument.coordinates(self.d), part.count);
@@ -491,20 +475,19 @@ persist!(VectorBatch {
 /// The instrument of a model, which is never [`Samples`](Instrument::Samples).
 impl Persist for Instrument {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        let mut number = self.number();
-        number.persist(with)?;
-        *self = Instrument::of_number(number)?;
+        self.move_any(with)?;
         with.ensure(*self != Instrument::Samples)
     }
 }
 
 impl Persist for Setting {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        match with {
-            Archive::Out(to) => self.write(to),
-            Archive::In(from) => *self = Setting::read(from)?,
-        }
-        Ok(())
+        let Setting { instrument, partition, unit } = self;
+        instrument.move_any(with)?;
+        partition.persist(with)?;
+        with.ensure(!matches!(instrument, Instrument::Cells(cells) if *cells > partition.cells()))?;
+        unit.persist(with)?;
+        with.ensure(*unit > 0.0 && unit.is_finite())
     }
 }
 

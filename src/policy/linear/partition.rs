@@ -4,7 +4,6 @@ use super::rows::{SpreadRow, power};
 use crate::error::Result;
 use crate::memory::WipedVec;
 use crate::moving::{Archive, Persist, persist};
-use crate::snapshot::{Reader, Writer, ensure};
 
 /// Maximum number of cells.
 pub const CELLS: usize = 64;
@@ -87,28 +86,6 @@ impl Partition {
         self.used += 1;
     }
 
-    pub fn write(&self, to: &mut Writer) {
-        to.u8(self.used);
-        for split in self.splits() {
-            to.u8(split.cell);
-            to.u8(split.feature);
-            to.f32(split.threshold);
-        }
-    }
-
-    /// # Errors
-    /// `Corrupt`.
-    pub fn read(from: &mut Reader) -> Result<Partition> {
-        let (mut partition, splits) = (Partition::default(), from.u8()?);
-        ensure(usize::from(splits) < CELLS)?;
-        for number in 0..splits {
-            let (cell, feature, threshold) = (from.u8()?, from.u8()?, from.f32()?);
-            ensure(cell <= number && threshold.is_finite())?;
-            partition.push(cell, feature, threshold);
-        }
-        Ok(partition)
-    }
-
     /// Whether this partition is the other one, or has been split from it.
     pub fn extends(&self, other: &Partition) -> bool {
         let same = |(a, b): (&Split, &Split)| (a.cell, a.feature, a.threshold) == (b.cell, b.feature, b.threshold);
@@ -118,9 +95,15 @@ impl Partition {
 
 impl Persist for Partition {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        match with {
-            Archive::Out(to) => self.write(to),
-            Archive::In(from) => *self = Partition::read(from)?,
+        let Partition { splits, mut used } = std::mem::take(self);
+        used.persist(with)?;
+        with.ensure(usize::from(used) < CELLS)?;
+        for (number, Split { mut cell, mut feature, mut threshold, .. }) in (0..used).zip(splits) {
+            cell.persist(with)?;
+            feature.persist(with)?;
+            threshold.persist(with)?;
+            with.ensure(cell <= number && threshold.is_finite())?;
+            self.push(cell, feature, threshold);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::policy::learner::{AnyLearner, Growth, Learner};
 use crate::policy::lift::{self, ShownArm};
 use crate::policy::{Algorithm, Prior};
 use crate::request::{Choice, Feature, Limits, Offers, Request, Rows};
-use crate::snapshot::{Kind, Reader, Writer, write};
+use crate::snapshot::{Kind, Reader, write};
 use crate::{Bandit, Error};
 
 fn stream(number: u64) -> Random {
@@ -562,11 +562,7 @@ fn only_vectors_of_one_instrument_add_up() {
         observe(policy, 0, 1.0);
     };
     let contribute = |policy: &mut Linear, leader: &mut Linear| {
-        let all = |to: &mut Writer| {
-            policy.write_open(to);
-            Ok(())
-        };
-        let bytes = write(Kind::Bandit, usize::MAX, all).unwrap().seal();
+        let bytes = write(Kind::Bandit, usize::MAX, |to| policy.write_open(to)).unwrap().seal();
         let before = leader.ledger.cells[(0, 0)].count;
         let complete = leader.combine(&mut Reader::new(&bytes, Kind::Bandit).unwrap()).unwrap();
         (complete, leader.ledger.cells[(0, 0)].count - before)
@@ -973,11 +969,7 @@ fn samples_are_sums_of_their_own() {
     assert_eq!(ends(&moved, 3.0), both);
     // A contribution: of samples to samples, and of a pilot to none.
     let contribute = |from: &mut Linear, to: &mut Linear| {
-        let all = |bytes: &mut Writer| {
-            from.write_open(bytes);
-            Ok(())
-        };
-        let state = write(Kind::Bandit, usize::MAX, all).unwrap().seal();
+        let state = write(Kind::Bandit, usize::MAX, |to| from.write_open(to)).unwrap().seal();
         from.clear_open();
         let counts = |policy: &Linear| {
             policy.ledger.whole.as_ref().map_or(0.0, |sum| sum.count as f64) + policy.samples.rewards()

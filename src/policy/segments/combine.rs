@@ -21,8 +21,9 @@ impl OpenSum for Play {
         self.batch.is_empty()
     }
 
-    fn write(&self, to: &mut Writer) {
+    fn write(&mut self, to: &mut Writer) -> Result<()> {
         self.batch.save(to);
+        Ok(())
     }
 
     fn read(&self, from: &mut Reader) -> Result<Play> {

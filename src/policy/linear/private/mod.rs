@@ -188,6 +188,11 @@ impl PrivateLinear {
         self.ledger.whole.is_some()
     }
 
+    /// The table that requests enter.
+    fn table(&mut self) -> &mut CellTable {
+        self.ledger.whole.as_deref_mut().unwrap_or(&mut self.ledger.cells[(0, 0)])
+    }
+
     /// Opens a table, that of the pilot or of all models, or gives the open one another size.
     fn open(&mut self) {
         let size = match self.plays_evenly() {
@@ -195,10 +200,7 @@ impl PrivateLinear {
             false => (self.size().ceil() as u64).clamp(1, Batch::MAX_QUOTA),
         };
         let quota = self.ledger.facts.quota(size);
-        match &mut self.ledger.whole {
-            Some(pilot) => pilot.set_quota(quota),
-            None => self.ledger.cells[(0, 0)].set_quota(quota),
-        }
+        self.table().quota = quota;
     }
 
     /// The number of requests in the next table. As for a batch of dp-linear: `FIRST` of the noise's scale in each cell; then
@@ -225,7 +227,7 @@ impl PrivateLinear {
 
     fn release_pilot(&mut self) {
         let Some(pilot) = &mut self.ledger.whole else { return };
-        let (count, mut sum) = (pilot.count() as f64, [0.0]);
+        let (count, mut sum) = (pilot.count as f64, [0.0]);
         self.ledger.facts.release(0);
         pilot.release(&mut self.pilot_noise, &mut sum);
         self.pilots.own.add(count, sum[0], variance(&self.pilot_noise));
@@ -260,7 +262,7 @@ impl PrivateLinear {
         self.ledger.facts.time.learn();
         self.fade();
         let Ledger { facts, cells, noise, .. } = &mut self.ledger;
-        let count = cells[(0, 0)].count();
+        let count = cells[(0, 0)].count;
         facts.release(count);
         cells[(0, 0)].release(noise, &mut self.released);
         self.requests += count as f64;

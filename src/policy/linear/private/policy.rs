@@ -2,10 +2,10 @@
 
 use super::{NO_CELL, PrivateLinear, algebra, discount, fleet};
 use crate::error::Result;
-use crate::ledger::cells::OpenSum;
+use crate::ledger::cells::{OpenSum, Place};
 use crate::moving::{Archive, Persist};
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
-use crate::policy::learner::AnyLearner;
+use crate::policy::learner::{AnyLearner, Change, Learner};
 use crate::policy::linear::choose::{RENEW, best};
 use crate::policy::linear::model::DRAWS;
 use crate::request::{Offer, Row};
@@ -62,13 +62,10 @@ impl PrivateLinear {
 
     /// Enters a request in the open table: its cell and reward, or nothing.
     fn enter(&mut self, entry: Option<(usize, Reward)>) {
-        let is_pilot = self.plays_evenly();
-        let table = self.ledger.whole.as_deref_mut().unwrap_or(&mut self.ledger.cells[(0, 0)]);
+        let (place, table) = (if self.plays_evenly() { Place::Whole } else { Place::Cell(0, 0) }, self.table());
         table.enter(entry);
-        match (table.is_full(), is_pilot) {
-            (false, _) => (),
-            (true, true) => self.release_pilot(),
-            (true, false) => self.release_table(),
+        if table.is_full() {
+            self.changed(Change::Full(place));
         }
     }
 }

@@ -16,8 +16,9 @@ pub struct CellTable {
     rows: usize,
     /// The id of each model's arm, which names it in a contribution.
     pub ids: Vec<u64>,
-    quota: u64,
-    count: u64,
+    /// The number of requests to wait for, and of those so far.
+    pub quota: u64,
+    pub count: u64,
     sums: WipedVec<RawSum>,
 }
 
@@ -46,16 +47,6 @@ impl CellTable {
         *sums = WipedVec::new(old + 2 * self.rows, take)?;
         self.ids.push(id);
         Ok(())
-    }
-
-    /// The number of requests so far.
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-
-    /// Sets the number of requests to wait for.
-    pub fn set_quota(&mut self, quota: u64) {
-        self.quota = quota;
     }
 
     /// Enters a request: a reward in a cell, or nothing.
@@ -94,11 +85,12 @@ impl OpenSum for CellTable {
     }
 
     /// All sums, also those that nothing has entered: the length tells nothing.
-    fn write(&self, to: &mut Writer) {
+    fn write(&mut self, to: &mut Writer) -> Result<()> {
         to.u64(self.count);
         to.u32(self.ids.len() as u32);
         self.ids.iter().for_each(|&id| to.u64(id));
         self.sums.iter().for_each(|sum| sum.save(to));
+        Ok(())
     }
 
     fn read(&self, from: &mut Reader) -> Result<CellTable> {
