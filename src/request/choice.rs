@@ -73,3 +73,9 @@ pub(crate) struct Choice {
     /// Whether the policy may learn from it.
     pub is_learned: bool,
 }
+
+impl Choice {
+    pub fn new(pull: Pull, arm: u32, score: f64) -> Choice {
+        Choice { pull, score, arm, unexamined: 0, is_learned: true }
+    }
+}

@@ -400,13 +400,7 @@ impl Offer<'_> {
 
     /// Chooses no arm, which has this probability. The policy counts it as a decision that was cancelled.
     pub fn abstain(&mut self, propensity: f64) {
-        self.choices.push(Choice {
-            pull: Pull::new(NO_ARM, 0, propensity),
-            score: f64::NAN,
-            arm: NO_ARM,
-            unexamined: 0,
-            is_learned: true,
-        });
+        self.choices.push(Choice::new(Pull::new(NO_ARM, 0, propensity), NO_ARM, f64::NAN));
     }
 
     /// Chooses an arm for the next slot. `score` is what the arm is worth by its mean: the best arms get the slots that
@@ -414,7 +408,7 @@ impl Offer<'_> {
     /// [assigns](Self::assign_slots) the slots.
     #[inline]
     pub fn choose(&mut self, pull: Pull, arm: u32, score: f64) {
-        self.choices.push(Choice { pull, score, arm, unexamined: 0, is_learned: true });
+        self.choices.push(Choice::new(pull, arm, score));
         if !self.is_plain {
             if let Some(among) = &mut self.among {
                 among.retain(|&other| other != arm);

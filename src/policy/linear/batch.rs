@@ -2,7 +2,7 @@
 
 use super::algebra::{add, factorise, packed, solve, solve_rows, zeros};
 use super::partition::{CELLS, Partition};
-use super::rows::SpreadRow;
+use super::rows::UnpackedRow;
 use super::sample::RewardPurpose;
 use crate::error::{Error, Result};
 use crate::ledger::cells::OpenSum;
@@ -97,7 +97,7 @@ pub struct Setting {
 impl Setting {
     /// Calls `each` with the coordinates of u, except those that are 0. The integers decide how large u is. `bin` and `cell`
     /// are where the row is.
-    fn each(&self, row: &SpreadRow, bin: (usize, i32), cell: usize, mut each: impl FnMut(usize, i32)) {
+    fn each(&self, row: &UnpackedRow, bin: (usize, i32), cell: usize, mut each: impl FnMut(usize, i32)) {
         match self.instrument {
             Instrument::Bin => each(bin.0, bin.1 * BOUND),
             Instrument::Cells(cells) => each(self.partition.ancestor(cell, cells), BOUND),
@@ -117,7 +117,7 @@ impl Setting {
 
 /// Returns the largest feature and its sign. (With 16 dense features, a bin for the intercept would take half of all
 /// rewards, and the pilot knows the rate already.)
-fn bin(row: &SpreadRow) -> (usize, i32) {
+fn bin(row: &UnpackedRow) -> (usize, i32) {
     let mut best = (0, i32::from(row.places().is_empty()));
     for &j in row.places() {
         let r = row.r[usize::from(j)];
@@ -130,17 +130,17 @@ fn bin(row: &SpreadRow) -> (usize, i32) {
 
 /// Public sums over the rewards of each coordinate, for an instrument with one coordinate for a reward and u = s BOUND
 /// there: of v s x', and of v.
-struct Table {
+struct CoordinateSums {
     design: WipedVec<f64>,
     weights: WipedVec<f64>,
 }
 
-impl Table {
-    fn new(rows: usize, d: usize) -> Result<Table> {
-        Ok(Table { design: zeros(rows * d)?, weights: zeros(rows)? })
+impl CoordinateSums {
+    fn new(rows: usize, d: usize) -> Result<CoordinateSums> {
+        Ok(CoordinateSums { design: zeros(rows * d)?, weights: zeros(rows)? })
     }
 
-    fn collect(&mut self, (at, sign): (usize, i32), v: f64, row: &SpreadRow, x: &[f64]) {
+    fn collect(&mut self, (at, sign): (usize, i32), v: f64, row: &UnpackedRow, x: &[f64]) {
         self.weights[at] += v;
         let design = &mut self.design[at * x.len()..][..x.len()];
         let v = f64::from(sign) * v;
@@ -156,13 +156,13 @@ impl Table {
     }
 
     /// Adds a coordinate of another table to one of this table.
-    fn add(&mut self, to: usize, other: &Table, from: usize, d: usize) {
+    fn add(&mut self, to: usize, other: &CoordinateSums, from: usize, d: usize) {
         add(&mut self.design[to * d..][..d], 1.0, &other.design[from * d..][..d]);
         self.weights[to] += other.weights[from];
     }
 }
 
-persist!(Table { design, weights });
+persist!(CoordinateSums { design, weights });
 
 /// The rewards of one released vector. G leaves it only by [`release`](Self::release), or sealed to the
 /// leader of the fleet ([`save`](Self::save)).
@@ -179,8 +179,8 @@ pub struct VectorBatch {
     expected: WipedVec<f64>,
     /// H, the packed sum of v x x'/w, where w = max(1, |x|_1).
     pub moments: WipedVec<f64>,
-    bins: Table,
-    cells: Table,
+    bins: CoordinateSums,
+    cells: CoordinateSums,
 }
 
 /// What a released vector says: y - e = A (theta - its linearisation) + noise of covariance S.
@@ -218,8 +218,8 @@ impl VectorBatch {
             sums: WipedVec::new(coordinates, |_| RawSum::default())?,
             expected: zeros(coordinates)?,
             moments: zeros(packed(d))?,
-            bins: Table::new(d, d)?,
-            cells: Table::new(CELLS, d)?,
+            bins: CoordinateSums::new(d, d)?,
+            cells: CoordinateSums::new(CELLS, d)?,
         })
     }
 
@@ -229,8 +229,8 @@ impl VectorBatch {
         (self.setting, self.quota) = (setting, quota);
     }
 
-    /// A number of rewards to release.
-    pub fn size(rewards: f64) -> u64 {
+    /// Returns the quota that is nearest to this number of rewards.
+    pub fn quota_of(rewards: f64) -> u64 {
         (rewards.ceil() as u64).clamp(1, LARGEST_BATCH)
     }
 
@@ -241,7 +241,7 @@ impl VectorBatch {
 
     /// Adds a reward. `x` is the whole row in units of C, m = x theta, and p and v are the mean and the variance at
     /// theta.
-    pub fn collect(&mut self, row: &SpreadRow, x: &[f64], [m, p, v]: [f64; 3], reward: Reward) {
+    pub fn collect(&mut self, row: &UnpackedRow, x: &[f64], [m, p, v]: [f64; 3], reward: Reward) {
         if self.count == LARGEST_BATCH {
             return; // a contributor whose leader is gone
         }
@@ -504,8 +504,8 @@ mod tests {
     }
 
     /// Splits a partition by rows like these until it has as many cells.
-    fn split(partition: Partition, cells: usize, mut row: impl FnMut(&mut SpreadRow)) -> Partition {
-        let mut spread = SpreadRow::new(6).unwrap();
+    fn split(partition: Partition, cells: usize, mut row: impl FnMut(&mut UnpackedRow)) -> Partition {
+        let mut spread = UnpackedRow::new(6).unwrap();
         let mut splitter = Splitter::new(6).unwrap();
         splitter.follow(&partition);
         for number in 0..100_000 {
@@ -524,7 +524,7 @@ mod tests {
     #[test]
     fn no_instrument_exceeds_the_bound() {
         let mut coins = coins(8);
-        let (mut kept, mut row) = (PendingRows::new(1, 6).unwrap(), SpreadRow::new(6).unwrap());
+        let (mut kept, mut row) = (PendingRows::new(1, 6).unwrap(), UnpackedRow::new(6).unwrap());
         let partition = split(Partition::default(), CELLS, |row| {
             let features: [f32; 6] = std::array::from_fn(|_| (coins.unit() - 0.5) as f32);
             row.quantise(Row::Dense(&features), &Scale::default());
@@ -541,7 +541,7 @@ mod tests {
             features.iter_mut().for_each(|x| *x *= size);
             row.quantise(Row::Dense(&features), &Scale::default());
             kept.keep(0, &row);
-            kept.spread(0, &mut row);
+            kept.unpack(0, &mut row);
             for unit in [3.0, 1e-35, 1e35, 2.7] {
                 for (place, instrument) in
                     [Instrument::Sum, Instrument::Bin, Instrument::Cells(32)].into_iter().enumerate()
@@ -563,7 +563,7 @@ mod tests {
     fn a_released_vector_is_what_is_learned_from() {
         let (d, unit, mut coins) = (7, 2.0, coins(4));
         let (theta, about) = ([-1.3, 0.4, -0.3, 0.2, 0.1, -0.5, 0.3], [-1.1, 0.1, 0.2, -0.2, 0.0, 0.3, -0.1]);
-        let mut random = |largest: f64, row: &mut SpreadRow| {
+        let mut random = |largest: f64, row: &mut UnpackedRow| {
             let features: [f32; 6] = std::array::from_fn(|_| (largest * (1.4 * coins.unit() - 0.4)) as f32);
             row.quantise(Row::Dense(&features), &Scale::default());
         };
@@ -572,7 +572,7 @@ mod tests {
         assert!(!partitions[0].extends(&partitions[1]) && partitions.iter().all(|partition| partition.extends(&eight)));
         let instruments = [Instrument::Sum, Instrument::Bin, Instrument::Cells(1), Instrument::Cells(8)];
         for (instrument, largest) in instruments.into_iter().flat_map(|one| [(one, 0.15), (one, 2.0)]) {
-            let mut row = SpreadRow::new(d - 1).unwrap();
+            let mut row = UnpackedRow::new(d - 1).unwrap();
             let coordinates = instrument.coordinates(d);
             let mut covariance = vec![0.0; packed(coordinates)];
             let mut handles = partitions.map(|partition| {
@@ -632,7 +632,7 @@ mod tests {
     #[test]
     fn a_unit_changes_nothing() {
         let d = 3;
-        let mut row = SpreadRow::new(2).unwrap();
+        let mut row = UnpackedRow::new(2).unwrap();
         let learned = [1.0, 8.0].map(|unit| {
             let mut batch = VectorBatch::new(d).unwrap();
             let setting = Setting { instrument: Instrument::Bin, partition: Partition::default(), unit: 1.0 };

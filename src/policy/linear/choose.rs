@@ -53,23 +53,23 @@ impl Linear {
             return offer.abstain(propensity);
         };
         if !self.shape.per_arm {
-            self.spread_row(self.shape.row(offer, offer.position(arm)));
+            self.take_row(self.shape.row(offer, offer.position(arm)));
         }
         self.oversized += u64::from(self.is_large);
         self.row.head.arm = arm;
-        let slot = offer.ring_position();
-        self.kept.keep(slot, &self.row);
+        let position = offer.ring_position();
+        self.kept.keep(position, &self.row);
         self.splitter.count(&self.row);
         if let Some(unit) = self.scale.see(self.size).filter(|_| self.is_pilot()) {
             self.rescale(unit);
         }
         self.ledger.facts.decisions += 1;
         self.refresh_next();
-        offer.choose(Pull::new(slot as u32, self.ledger.facts.releases, propensity), arm, f64::NAN);
+        offer.choose(Pull::new(position as u32, self.ledger.facts.releases, propensity), arm, f64::NAN);
     }
 
     /// Converts a request's row to the kept integers, and to x in units of C.
-    pub(super) fn spread_row(&mut self, row: Row) {
+    pub(super) fn take_row(&mut self, row: Row) {
         self.clear_x();
         (self.size, self.is_large) = self.row.quantise(row, &self.scale);
         self.set_x();

@@ -9,6 +9,14 @@
 //! function of the rewards that it needs. Everything else (second moments, predictions, the covariance of the noise) is
 //! public, and so has no noise.
 //!
+//! **From a row to a release.** A decision makes the request's row the current one (`rows`: integers r and an exponent,
+//! and x, which is r in units of C), chooses an arm by one of the draws that its model keeps (`choose`, `model`), and
+//! keeps the row at the decision's position in the engine's ring. When the reward takes effect, `observe` unpacks the
+//! row and adds both to the open vector of the model (`batch`), or to that of all models, which the ledger calls
+//! `whole`: first the `pilot`, then the samples (`sample`). The instrument of the vector says by which integers of the
+//! row the reward is multiplied; some count the rows in cells (`partition`). A full vector is released with noise. The
+//! model learns from it, and says which instrument and size the next vector gets. `combine` has what others release.
+//!
 #![doc = include_str!("../../../docs/theory/linear.md")]
 
 mod algebra;
@@ -41,7 +49,7 @@ use batch::{BOUND, Instrument, Setting, VectorBatch};
 use model::{Common, Model, ModelEvidence, ModelScratch, likeliest_shrinkage};
 use partition::{Partition, Splitter};
 use pilot::Pilots;
-use rows::{PendingRows, Scale, SpreadRow};
+use rows::{PendingRows, Scale, UnpackedRow};
 use sample::Samples;
 use std::f64::consts::LN_2;
 
@@ -79,7 +87,7 @@ pub(crate) struct Linear {
     begun: bool,
     scratch: ModelScratch,
     /// The current row, |x|_1 of it, whether that was too large, and x.
-    row: SpreadRow,
+    row: UnpackedRow,
     size: f64,
     is_large: bool,
     x: WipedVec<f64>,
@@ -171,7 +179,7 @@ impl Linear {
             ready: 0,
             begun: false,
             scratch: ModelScratch::new(d)?,
-            row: SpreadRow::new(features)?,
+            row: UnpackedRow::new(features)?,
             size: 0.0,
             is_large: false,
             x: algebra::zeros(d)?,
@@ -194,7 +202,7 @@ impl Linear {
 
     fn add_model(&mut self) -> Result<()> {
         let (mut model, batch) = (Model::new(self.d())?, VectorBatch::new(self.d())?);
-        if self.models.first().is_some_and(Model::has_others) {
+        if self.ledger.peers.updates() > 0 {
             model.reserve_others()?;
         }
         self.models.reserve()?;
@@ -249,7 +257,7 @@ impl Linear {
         let Some(pooled) = self.pilots.pool() else { return false };
         let rate = pooled.rate();
         self.common.belief = pooled.belief(self.common.belief.shrinkage);
-        self.common.spread = rate * (1.0 - rate);
+        self.common.reward_variance = rate * (1.0 - rate);
         (self.common.size, self.common.square) = (pooled.mean_size(), pooled.mean_square());
         true
     }
@@ -284,8 +292,8 @@ impl Linear {
         // All models are alike now, so the best first instrument of one is the best of all.
         let share = self.ledger.facts.share();
         if pilot.count > 0 {
-            let (model, spread) = (&self.models[0], self.common.spread);
-            self.common.first = model.next(&pilot, spread, &self.common, share, &mut self.scratch);
+            let (model, reward_variance) = (&self.models[0], self.common.reward_variance);
+            self.common.first = model.next(&pilot, reward_variance, &self.common, share, &mut self.scratch);
         }
         (0..self.models.len()).for_each(|model| self.open(model, self.common.first));
         self.ledger.whole = Some(pilot).filter(|_| self.sampled > 0.0);
@@ -318,7 +326,7 @@ impl Linear {
 
     fn quota(&self, model: usize, instrument: Instrument) -> u64 {
         let facts = &self.ledger.facts;
-        facts.quota(VectorBatch::size(self.models[model].quota(instrument, &self.common, facts.share())))
+        facts.quota(VectorBatch::quota_of(self.models[model].quota(instrument, &self.common, facts.share())))
     }
 
     /// Releases a full batch, its only release. Then updates the model and opens the next batch.

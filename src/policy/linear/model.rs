@@ -115,7 +115,7 @@ pub struct Common {
     /// Variance of the noise at sensitivity 1.
     pub variance: f64,
     /// Variance of a reward, E|x|_1/C and E|x|_2^2/C^2, in the pilot.
-    pub spread: f64,
+    pub reward_variance: f64,
     pub size: f64,
     pub square: f64,
 }
@@ -123,7 +123,14 @@ pub struct Common {
 impl Common {
     /// What a handle begins with, before its pilot.
     pub fn new(variance: f64) -> Common {
-        Common { belief: Belief::FIRST, first: Instrument::Sum, variance, spread: 0.25, size: 1.0, square: 1.0 }
+        Common {
+            belief: Belief::FIRST,
+            first: Instrument::Sum,
+            variance,
+            reward_variance: 0.25,
+            size: 1.0,
+            square: 1.0,
+        }
     }
 }
 
@@ -275,11 +282,6 @@ impl Model {
             self.public = public;
         }
         Ok(())
-    }
-
-    /// Returns whether memory for the releases of others is reserved.
-    pub fn has_others(&self) -> bool {
-        self.others.is_some()
     }
 
     /// Reserves memory for the releases of others.
@@ -444,12 +446,12 @@ impl Model {
     }
 
     /// Returns the instrument of the next batch: the one of the largest gain of ln det L for each reward, if its
-    /// rows are like those of the closing one. `spread` is the variance of rewards that have variance 1 in the moments
+    /// rows are like those of the closing one. `reward_variance` is that of rewards that have variance 1 in the moments
     /// of `closing`.
     pub fn next(
         &self,
         closing: &VectorBatch,
-        spread: f64,
+        reward_variance: f64,
         common: &Common,
         share: Share,
         scratch: &mut ModelScratch,
@@ -458,7 +460,7 @@ impl Model {
         let mut best = (Instrument::Sum, f64::NEG_INFINITY);
         for instrument in Instrument::all(&closing.setting.partition) {
             let quota = self.quota(instrument, common, share);
-            let times = spread * quota / closing.count as f64;
+            let times = reward_variance * quota / closing.count as f64;
             let gain = (self.prospect(closing, instrument, times, common, scratch) - known) / quota;
             // Counts in cells promise more than they keep.
             let gain = if matches!(instrument, Instrument::Cells(2..)) { CAUTION * gain } else { gain };
@@ -477,7 +479,7 @@ impl Model {
     /// count/(1 + n/(2 count)) n/(n + n_0), which is largest at this n.
     pub fn quota(&self, instrument: Instrument, common: &Common, share: Share) -> f64 {
         let (count, d, noise) = (self.count() / share.divides, self.d() as f64, common.variance);
-        let rewards = 1.0 / common.spread;
+        let rewards = 1.0 / common.reward_variance;
         let (scales, even) = match instrument {
             Instrument::Cells(cells) => ((FIRST * cells as f64).max(FIRST_RATE), cells as f64),
             Instrument::Samples => return 0.0,

@@ -1,6 +1,6 @@
 //! The partition of rows into cells, a function of public rows only.
 
-use super::rows::{SpreadRow, power};
+use super::rows::{UnpackedRow, power};
 use crate::error::Result;
 use crate::memory::WipedVec;
 use crate::moving::{Archive, Persist, persist};
@@ -46,7 +46,7 @@ impl Partition {
     }
 
     /// Returns the cell of a row.
-    pub fn cell(&self, row: &SpreadRow) -> usize {
+    pub fn cell(&self, row: &UnpackedRow) -> usize {
         let (mut cell, mut number, unit) = (0, 0, power(row.head.exponent.into()));
         while let Some(split) = self.splits().get(number) {
             let r = row.r.get(usize::from(split.feature)).copied().unwrap_or(0);
@@ -112,7 +112,6 @@ impl Persist for Partition {
 /// Finds the next split: the largest sum of squared deviations of a feature in a cell, split at the mean.
 pub struct Splitter {
     pub partition: Partition,
-    features: usize,
     /// For each cell since it was made: the number of rows, and for each feature the sum and the sum of squares.
     moments: WipedVec<f64>,
 }
@@ -122,16 +121,16 @@ impl Splitter {
     /// `NoMemory`.
     pub fn new(features: usize) -> Result<Splitter> {
         let moments = WipedVec::new(CELLS * (1 + 2 * features), |_| 0.0)?;
-        Ok(Splitter { partition: Partition::default(), features, moments })
+        Ok(Splitter { partition: Partition::default(), moments })
     }
 
     fn of(&mut self, cell: usize) -> &mut [f64] {
-        let width = 1 + 2 * self.features;
+        let width = self.moments.len() / CELLS;
         &mut self.moments[cell * width..][..width]
     }
 
     /// Counts a row.
-    pub fn count(&mut self, row: &SpreadRow) {
+    pub fn count(&mut self, row: &UnpackedRow) {
         let unit = power(row.head.exponent.into());
         let moments = self.of(self.partition.cell(row));
         moments[0] += 1.0;
@@ -175,7 +174,7 @@ impl Splitter {
     }
 }
 
-persist!(Splitter { partition, moments } made { features });
+persist!(Splitter { partition, moments });
 
 #[cfg(test)]
 mod tests {
@@ -188,7 +187,7 @@ mod tests {
     #[test]
     fn a_cell_is_what_the_splits_say() {
         let mut coins = Seed::new(Some([6; 32])).unwrap().stream();
-        let (mut splitter, mut row) = (Splitter::new(3).unwrap(), SpreadRow::new(3).unwrap());
+        let (mut splitter, mut row) = (Splitter::new(3).unwrap(), UnpackedRow::new(3).unwrap());
         for number in 0..30_000 {
             let features: [f32; 3] = std::array::from_fn(|_| (coins.unit() * coins.unit()) as f32);
             row.quantise(Row::Dense(&features), &Scale::default());

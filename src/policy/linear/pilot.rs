@@ -42,7 +42,7 @@ impl PilotTotals {
     /// rewards.
     pub fn quota(&self, variance: f64) -> u64 {
         let first = (TAIL * TAIL * variance + COUNT * COUNT).sqrt();
-        VectorBatch::size(first.max(self.count))
+        VectorBatch::quota_of(first.max(self.count))
     }
 
     /// Adds the release of a batch of all models together. Its moments are those of rewards of variance 1.

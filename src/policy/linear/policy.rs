@@ -22,7 +22,7 @@ impl Policy for Linear {
     /// first row.
     fn decide(&mut self, offer: &mut Offer) {
         if self.shape.per_arm {
-            self.spread_row(self.shape.row(offer, 0));
+            self.take_row(self.shape.row(offer, 0));
         }
         while offer.has_slots_left() {
             self.draw(offer);
@@ -31,7 +31,7 @@ impl Policy for Linear {
 
     fn weights(&mut self, offer: &Offer, weights: &mut [f64]) -> Result<()> {
         if self.shape.per_arm {
-            self.spread_row(self.shape.row(offer, 0));
+            self.take_row(self.shape.row(offer, 0));
         }
         self.weigh(offer, weights);
         Ok(())
@@ -44,7 +44,7 @@ impl Policy for Linear {
             let (mut mean, mut deviation, model) = (f64::NAN, f64::NAN, self.shape.model(arm));
             if self.ledger.roster.is_live(arm as usize) {
                 self.prepare(model);
-                self.spread_row(row);
+                self.take_row(row);
                 (mean, deviation) = self.models[model].predict_reward(&self.x, &mut self.scratch.y);
             }
             each(mean, deviation);
@@ -65,7 +65,7 @@ impl Policy for Linear {
 
     fn observe(&mut self, pull: Pull, reward: Reward) {
         self.clear_x();
-        self.kept.spread(pull.arm() as usize, &mut self.row);
+        self.kept.unpack(pull.arm() as usize, &mut self.row);
         self.set_x();
         let (is_pilot, is_sampled) = (self.is_pilot(), self.row.head.purpose != RewardPurpose::Model);
         if let Some(whole) = self.ledger.whole.as_mut().filter(|_| is_pilot || is_sampled) {

@@ -151,7 +151,7 @@ pub struct RowHead {
 }
 
 /// A kept row, unpacked.
-pub struct SpreadRow {
+pub struct UnpackedRow {
     pub head: RowHead,
     /// r, for each feature.
     pub r: WipedVec<i32>,
@@ -161,9 +161,9 @@ pub struct SpreadRow {
     is_marked: WipedVec<bool>,
 }
 
-impl SpreadRow {
-    pub fn new(features: usize) -> Result<SpreadRow> {
-        Ok(SpreadRow {
+impl UnpackedRow {
+    pub fn new(features: usize) -> Result<UnpackedRow> {
+        Ok(UnpackedRow {
             head: RowHead::default(),
             r: WipedVec::new(features, |_| 0)?,
             places: WipedVec::new(features, |_| 0)?,
@@ -229,22 +229,22 @@ impl PendingRows {
     }
 
     /// Returns the arm of a kept row.
-    pub fn arm(&self, slot: usize) -> u32 {
-        self.heads[slot].arm
+    pub fn arm(&self, position: usize) -> u32 {
+        self.heads[position].arm
     }
 
     /// Keeps the row of a decision.
-    pub fn keep(&mut self, slot: usize, row: &SpreadRow) {
-        let values = &mut self.values[slot * self.features..][..self.features];
+    pub fn keep(&mut self, position: usize, row: &UnpackedRow) {
+        let values = &mut self.values[position * self.features..][..self.features];
         values.iter_mut().zip(&*row.r).for_each(|(value, &r)| *value = r as i16);
-        self.heads[slot] = row.head;
+        self.heads[position] = row.head;
     }
 
     /// Unpacks a kept row.
-    pub fn spread(&self, slot: usize, row: &mut SpreadRow) {
+    pub fn unpack(&self, position: usize, row: &mut UnpackedRow) {
         row.clear();
-        row.head = self.heads[slot];
-        let values = &self.values[slot * self.features..][..self.features];
+        row.head = self.heads[position];
+        let values = &self.values[position * self.features..][..self.features];
         values.iter().enumerate().for_each(|(j, &r)| row.set(j, r.into()));
     }
 }

@@ -45,7 +45,7 @@ impl Samples {
 
     /// The size of the next batch: as many rewards as all before it together. `variance` is that of the noise of a sum.
     pub fn quota(&self, variance: f64, limit: f64) -> u64 {
-        VectorBatch::size(self.rewards().min(limit).max(FIRST * variance.sqrt()))
+        VectorBatch::quota_of(self.rewards().min(limit).max(FIRST * variance.sqrt()))
     }
 
     /// Adds the release of a batch. Its predictions are the numbers of rewards.

@@ -1,7 +1,7 @@
 //! Numerical tests, and tests of learning. (tests/interference.rs executes the proof of Theorem L.)
 
 use super::model::{Belief, SHRINKAGES};
-use super::rows::{LARGEST, MOST, Scale, SpreadRow};
+use super::rows::{LARGEST, MOST, Scale, UnpackedRow};
 use super::sample::RewardPurpose;
 use super::*;
 use crate::ledger::peers::PeerId;
@@ -102,7 +102,7 @@ fn rows_are_as_small_as_is_claimed() {
             .collect();
         let ends = [features as u32];
         for rows in [Rows::Dense(&dense), Rows::Sparse(&entries, &ends)] {
-            let mut row = SpreadRow::new(features).unwrap();
+            let mut row = UnpackedRow::new(features).unwrap();
             let (size, is_large) = row.quantise(rows.get(0, features), &scale);
             let grid = row.grid(scale.unit);
             assert!(
@@ -870,7 +870,7 @@ impl Sampled {
         const RATES: [[f64; 4]; 2] = [[0.3, 0.1, 0.05, 0.15], [0.05, 0.1, 0.35, 0.1]];
         let kind = usize::from(coins.unit() < 0.5);
         let (arm, _) = choose(policy, None, Rows::Dense(&[kind as f32, 1.0 - kind as f32, 0.0, 0.0]));
-        policy.kept.spread(0, &mut policy.row);
+        policy.kept.unpack(0, &mut policy.row);
         let (rate, even) = (RATES[kind][arm as usize], RATES[kind].iter().sum::<f64>() / 4.0);
         let place = match policy.row.head.purpose {
             RewardPurpose::Own => Some((0, rate)),

@@ -171,7 +171,7 @@ impl PrivateLinear {
     /// Adds a model, whose arm has this id.
     fn add_model(&mut self, id: u64) -> Result<()> {
         let mut model = Model::new(self.x.len())?;
-        if self.models.first().is_some_and(Model::has_others) {
+        if self.ledger.peers.updates() > 0 {
             model.reserve_others()?;
         }
         self.models.reserve()?;
