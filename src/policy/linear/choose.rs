@@ -11,8 +11,9 @@ use crate::request::{Offer, Row};
 /// error, and a decision at d = 64 takes three times as long.)
 pub(super) const RENEW: u64 = 4;
 
-/// Returns the arm of an offer with the largest score, of equal ones the first; `None`: what is sure is worth as much. `score`
-/// returns an arm's score and its logit. With worths the score is what the arm is worth by the rate of this logit.
+/// Returns the arm of an offer with the largest score, of equal ones the first; `None`: what is sure is worth as much.
+/// `score` returns an arm's score and its logit. With worths the score is what the arm is worth by the rate of this
+/// logit.
 #[inline]
 pub(super) fn best(offer: &Offer, mut score: impl FnMut(u32) -> (f64, f64)) -> Option<u32> {
     let arms = offer.arms();
@@ -45,8 +46,8 @@ impl Linear {
         self.play(arm, offer, propensity);
     }
 
-    /// Plays this arm of an offer; `None`: what is sure. Its row is kept until the decision's reward takes effect or the
-    /// decision is cancelled.
+    /// Plays this arm of an offer; `None`: what is sure. Its row is kept until the decision's reward takes effect or
+    /// the decision is cancelled.
     fn play(&mut self, arm: Option<u32>, offer: &mut Offer, propensity: f64) {
         let Some(arm) = arm.or(offer.sure.and_then(|sure| sure.arm)) else {
             self.ledger.facts.decisions += 1;
@@ -98,8 +99,8 @@ impl Linear {
         (0..if plays_means { 1 } else { DRAWS }).map(move |draw| (!plays_means).then_some(draw))
     }
 
-    /// Returns the arm with the largest x theta in this draw (`None`: with the mean); with worths, the arm that is worth
-    /// most. `None`: what is sure is worth as much.
+    /// Returns the arm with the largest x theta in this draw (`None`: with the mean); with worths, the arm that is
+    /// worth most. `None`: what is sure is worth as much.
     fn best(&self, draw: Option<usize>, offer: &Offer) -> Option<u32> {
         best(offer, |arm| {
             let model = &self.models[self.shape.model(arm)];

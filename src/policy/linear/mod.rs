@@ -134,8 +134,8 @@ impl Shape {
         if self.per_arm { arm as usize } else { 0 }
     }
 
-    /// Returns a request's row for the arm at this position in its list, or with this number if it has none. With a model for
-    /// each arm all of them have the same.
+    /// Returns a request's row for the arm at this position in its list, or with this number if it has none. With a
+    /// model for each arm all of them have the same.
     #[inline]
     fn row<'a>(&self, offer: &Offer<'a>, position: usize) -> Row<'a> {
         let number = if self.per_arm { 0 } else { position };

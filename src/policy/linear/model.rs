@@ -296,7 +296,8 @@ impl Model {
         Ok(())
     }
 
-    /// Replaces the releases of others, each with its discount and the factor to the unit of this handle, after [`reserve_others`](Self::reserve_others).
+    /// Replaces the releases of others, each with its discount and the factor to the unit of this handle, after
+    /// [`reserve_others`](Self::reserve_others).
     pub fn join<'a>(
         &mut self,
         others: impl Iterator<Item = (&'a ModelEvidence, f64, f64)>,

@@ -314,8 +314,8 @@ impl Segments {
         if had_prior { self.learn(0) } else { self.plan() }
     }
 
-    /// Returns the decisions of all handles in a row. Handles that release nothing need not be merged: if not all are known,
-    /// the others have as many as those that are.
+    /// Returns the decisions of all handles in a row. Handles that release nothing need not be merged: if not all are
+    /// known, the others have as many as those that are.
     pub(super) fn decisions(&self, row: usize) -> f64 {
         let known = self.turns[row].decisions + self.peers.decisions.get(row).copied().unwrap_or_default();
         let handles = f64::from(self.ledger.facts.handles()) / (1.0 + self.ledger.peers.iter().len() as f64);
