@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use support::http::{Server, allow_many_files};
-use support::{Link, build, example, go_with_modules, have, root, run};
+use support::{Link, build, example, go_with_modules, have, hiredis_with_tls, root, run};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -70,7 +70,8 @@ fn rust() -> Option<Command> {
 }
 
 fn cpp() -> Option<Command> {
-    let flags = ["-std=c++20", "-O2", "-pthread", "-g0", "-Wl,--no-as-needed", "-lhiredis"];
+    let hiredis = hiredis_with_tls().unwrap_or(vec!["-lhiredis"]);
+    let flags = [&["-std=c++20", "-O2", "-pthread", "-g0", "-Wl,--no-as-needed"], &hiredis[..]].concat();
     have("c++").then(|| Command::new(build("c++", "examples/cpp/ad_server.cpp", &flags, Link::Static)))
 }
 

@@ -17,7 +17,7 @@ once = dict(socket_timeout=1, retry=None)
 if "/" in address:
     client = redis.Redis(unix_socket_path=address, **once)
 elif len(servers) == 1:
-    secure = dict(zip(["ssl_ca_certs", "ssl_certfile", "ssl_keyfile"], tls), ssl=bool(tls))
+    secure = dict(zip(["ssl_ca_certs", "ssl_certfile"], tls), ssl=bool(tls))
     client = redis.Redis(*servers[0], **once, **secure)
 else:
     client = redis.RedisCluster(startup_nodes=[redis.cluster.ClusterNode(*server) for server in servers], socket_timeout=5)
@@ -70,7 +70,7 @@ class Member {
         if (arguments.length > 2) {
             at.setSsl(true);
             SslOptions tls = SslOptions.builder().trustManager(new File(arguments[2]))
-                    .keyManager(new File(arguments[3]), new File(arguments[4]), null).build();
+                    .keyManager(new File(arguments[3]), new File(arguments[3]), null).build();
             client.setOptions(ClientOptions.builder().sslOptions(tls).build());
         }
         return new Redis(
@@ -240,10 +240,11 @@ impl Member {
 }
 
 /// Makes members of a fleet, of the programs of these languages that can be built here, and returns them when they have met.
-/// `tls`: none, or files with the authorities, a certificate and its key.
+/// `tls`: none, or a file with the authorities and one with the member's own certificate and its key.
 pub(super) fn meet_in(languages: &[&str], at: &str, tls: &[&str]) -> Vec<Member> {
     let key = key_file("mixed", &[7; 32]);
     let servers = ["--fleet-key-file", &key, "--delay", "1000", "--memory", "50000"];
+    let servers = [&servers[..], &tls_options(tls)].concat();
     let start = |program: &mut Command| Member::Program(Lines::start(program.args([at, &key]).args(tls)));
     let mut members = Vec::new();
     // Numbers are given first, and then the lowest that is free.
@@ -254,7 +255,9 @@ pub(super) fn meet_in(languages: &[&str], at: &str, tls: &[&str]) -> Vec<Member>
         let member = match *language {
             "Go" => GO.as_ref().map(server),
             "C++" => CPP.as_ref().map(server),
-            "hiredis" => stores::PROGRAM.as_ref().map(|path| start(&mut Command::new(path))),
+            "hiredis" => if tls.is_empty() { &stores::PROGRAM } else { &stores::SECURE }
+                .as_ref()
+                .map(|path| start(&mut Command::new(path))),
             "Python" => long_environment()
                 .map(|environment| start(Command::new(environment.join("bin/python")).args(["-c", PYTHON]))),
             "Java" => JAVA_PROGRAM.as_ref().map(|jar| start(&mut java(jar, &[]))),
@@ -268,6 +271,15 @@ pub(super) fn meet_in(languages: &[&str], at: &str, tls: &[&str]) -> Vec<Member>
     let count = members.len() as f64;
     eventually("they have met", || members.iter_mut().all(|member| member.nodes() == count));
     members
+}
+
+/// The options of a server for these files.
+pub(super) fn tls_options<'a>(tls: &[&'a str]) -> Vec<&'a str> {
+    ["--redis-ca-file", "--redis-certificate-file"]
+        .into_iter()
+        .zip(tls)
+        .flat_map(|(name, file)| [name, *file])
+        .collect()
 }
 
 /// How often `click` can be called: no member makes more decisions than an eighth of a window in all, so no delay on a busy

@@ -9,7 +9,7 @@ mod restarts;
 
 use crate::browser::Browser;
 use crate::support::http::{self, PATIENCE, Server, allow_many_files, answer, ask, check_framing, connect, send, wait};
-use crate::support::{Link, build, example, go_with_modules, have, have_header, run};
+use crate::support::{Link, build, example, go_with_modules, have, have_header, hiredis_with_tls, run};
 use dpb::{Bandit, Counts, Seed};
 use restarts::{
     a_long_pause_cancels_what_was_open, a_restart_begins_no_period_of_placements,
@@ -49,7 +49,8 @@ static CPP: LazyLock<Option<Program>> = LazyLock::new(|| {
         return None;
     }
     // -g0 leaves out Boost's debug information, which is most of the file.
-    let arguments = ["-std=c++20", "-pthread", "-g0", "-Wl,--no-as-needed", "-lhiredis"];
+    let hiredis = hiredis_with_tls().unwrap_or(vec!["-lhiredis"]);
+    let arguments = [&["-std=c++20", "-pthread", "-g0", "-Wl,--no-as-needed"], &hiredis[..]].concat();
     let path = build("c++", "examples/cpp/ad_server.cpp", &arguments, Link::Static);
     Some(Program { path, arguments: &[] })
 });

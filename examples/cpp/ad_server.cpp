@@ -6,6 +6,8 @@
 //       -lhiredis -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc -o ad_server
 //   ./ad_server --port 8080
 //
+// hiredis 1.0 or newer (Debian 13) also needs -lhiredis_ssl -lssl -lcrypto: the server then has TLS.
+//
 // GET /ad chooses a creative, GET /click/<ticket> reports a click, GET /report returns released values only, GET
 // /healthz reports whether the server can decide, and / is a live page. A production server would also authenticate its
 // callers.
@@ -459,6 +461,8 @@ struct FleetOptions {
   bool is_numbered = false; // --node was given
   std::string user; // of Redis' access control list; empty: the default one
   std::filesystem::path password_file; // its first line is the password of that user; empty: no password
+  std::filesystem::path ca_file; // who signs Redis' certificate; empty: no TLS
+  std::filesystem::path certificate_file; // this server's own, with its key; empty: none
   serve::Span click_delay = {0, false};
   fleet::Options more;
   static constexpr std::uint32_t HOUR = 3'600'000;
@@ -490,6 +494,10 @@ struct FleetOptions {
       }
     } else if (name == "--redis-password-file") {
       password_file = serve::file(name, value);
+    } else if (name == "--redis-ca-file") {
+      ca_file = serve::file(name, value);
+    } else if (name == "--redis-certificate-file") {
+      certificate_file = serve::file(name, value);
     } else if (name == "--merge-every") {
       more.interval_ms = serve::number<std::uint32_t>(name, value, 100, HOUR);
     } else if (name == "--delay") {
@@ -518,6 +526,12 @@ struct FleetOptions {
     if (redis.empty() && !password_file.empty()) {
       throw serve::UsageError("--redis-password-file needs --redis");
     }
+    if (redis.empty() && !ca_file.empty()) {
+      throw serve::UsageError("--redis-ca-file needs --redis");
+    }
+    if (ca_file.empty() && !certificate_file.empty()) {
+      throw serve::UsageError("--redis-certificate-file needs --redis-ca-file");
+    }
     if (!user.empty() && password_file.empty()) {
       throw serve::UsageError("--redis-user needs --redis-password-file");
     }
@@ -530,7 +544,16 @@ struct FleetOptions {
   }
 
   fleet::Hiredis store() const {
-    return fleet::Hiredis(redis, password_file.empty() ? "" : fleet::Hiredis::read_password(password_file), user);
+    const std::string password = password_file.empty() ? "" : fleet::Hiredis::read_password(password_file);
+    return fleet::Hiredis(redis, password, user, ca_file.empty() ? nullptr : tls());
+  }
+
+  fleet::Hiredis::Secure tls() const {
+#if __has_include(<hiredis/hiredis_ssl.h>)
+    return fleet::Hiredis::tls(ca_file, certificate_file, certificate_file);
+#else
+    throw std::runtime_error("--redis-ca-file: built without TLS, which hiredis has from version 1.0 on");
+#endif
   }
 
   static constexpr const char *USAGE =
@@ -550,6 +573,10 @@ struct FleetOptions {
       "                     travel. A click that finds no space is lost. Default: send each click at once\n"
       "  --redis-user NAME  with a password: the user of Redis' access control list; without it, the default user\n"
       "  --redis-password-file FILE  the first line is the password of Redis\n"
+      "  --redis-ca-file FILE  use TLS: the certificates of those who sign that of Redis (PEM); names are not\n"
+      "                     compared, so take an authority that signs for no others\n"
+      "  --redis-certificate-file FILE  with --redis-ca-file: the server's own certificate and its key, if Redis\n"
+      "                     asks for one (PEM)\n"
       "                     With --redis and --fleet-key-file, which is then the same for all servers, one server\n"
       "                     releases what all collect, with one noise, and clicks travel sealed\n";
 };

@@ -1,5 +1,5 @@
-// The same program as examples/fleet, in C++: ADDRESSES KEY-FILE [AUTHORITIES CERTIFICATE KEY]. With
-// these three files it uses TLS.
+// The same program as examples/fleet, in C++: ADDRESSES KEY-FILE [AUTHORITIES [CERTIFICATE]]. With these
+// files it uses TLS; that of its certificate has the key too.
 #include <dpb_fleet.hpp>
 
 #include <iostream>
@@ -7,8 +7,9 @@
 static void run(const std::vector<std::string> &arguments) {
   dpb::fleet::Hiredis::Secure secure;
 #if __has_include(<hiredis/hiredis_ssl.h>)
-  if (arguments.size() > 4) {
-    secure = dpb::fleet::Hiredis::tls(arguments[2], arguments[3], arguments[4], "redis");
+  if (arguments.size() > 2) {
+    const std::string own = arguments.size() > 3 ? arguments[3] : "";
+    secure = dpb::fleet::Hiredis::tls(arguments[2], own, own, "redis");
   }
 #endif
   const dpb::fleet::Key key = dpb::fleet::read_key(arguments[1]);

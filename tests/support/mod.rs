@@ -55,6 +55,15 @@ pub fn finds_header(header: &str) -> bool {
     Command::new("c++").args(preprocess).output().is_ok_and(|output| output.status.success())
 }
 
+/// Compiles with hiredis and TLS: the system's or, as that of Debian 12 has no TLS, the one that .ci/run builds.
+pub fn hiredis_with_tls() -> Option<Vec<&'static str>> {
+    const OWN: &str = "target/tools/hiredis/libhiredis.so";
+    if finds_header("hiredis/hiredis_ssl.h") {
+        return Some(vec!["-lhiredis_ssl", "-lhiredis", "-lssl", "-lcrypto"]);
+    }
+    root().join(OWN).exists().then(|| vec!["-isystem", "target/tools", OWN])
+}
+
 /// Prints "skipped: why". Fails if DPB_REQUIRE_TOOLCHAINS=1 (CI).
 pub fn skip(why: &str) {
     assert!(std::env::var_os("DPB_REQUIRE_TOOLCHAINS").is_none_or(|v| v != "1"), "required: {why}");

@@ -143,12 +143,12 @@ def test_the_lift_is_on_the_page(tmp_path):
     service.end()
 
 
-@pytest.mark.parametrize("server", ["redis-server"], indirect=True)
+@pytest.mark.parametrize("server", ["redis-server with openssl"], indirect=True)
 def test_a_rolling_restart_loses_no_click(server, tmp_path):  # noqa: F811
     service = Service(
         tmp_path,
         *"gunicorn app:app -k uvicorn_worker.UvicornWorker -w 2 --graceful-timeout 30 -b 127.0.0.1:{port}".split(),
-        ADS_STORE=f"redis://127.0.0.1:{server.port}",
+        ADS_STORE=f"rediss://localhost:{server.port}?ssl_ca_certs={server.more['ssl_ca_certs']}",
     )
     old = service.operators(2)
     tickets = service.show(100)

@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
@@ -33,6 +35,8 @@ type fleetOptions struct {
 	bandit       string // the fleet's name
 	user         string // of Redis' access control list; "": the default one
 	passwordFile string // of that user; "": none
+	caFile       string // who signs Redis' certificate; "": no TLS
+	certFile     string // this server's own certificate, and its key; "": none
 	keyFile      string // "": each server adds its own noise; see also leavesState
 	mergeEvery   time.Duration
 	delay        time.Duration // negative: a router sends each click to the server that decided
@@ -61,6 +65,10 @@ func (o *fleetOptions) register() {
 	flag.StringVar(&o.passwordFile, "redis-password-file", "", "`FILE` whose first line is the password of Redis")
 	flag.StringVar(&o.user, "redis-user", "",
 		"with a password: the user `NAME` of Redis' access control list (default: the default user)")
+	flag.StringVar(&o.caFile, "redis-ca-file", "",
+		"use TLS: `FILE` has the certificates of those who sign that of Redis (PEM)")
+	flag.StringVar(&o.certFile, "redis-certificate-file", "",
+		"with -redis-ca-file: `FILE` has this server's own certificate and its key, if Redis asks for one (PEM)")
 	flag.StringVar(&o.keyFile, "fleet-key-file", "", "with -snapshot: a restart loses nothing, because the server "+
 		"leaves its open decisions and batches, sealed, to the next one; with -redis: one server releases what all "+
 		"servers collect, with one noise, and clicks are sealed while they travel: `FILE` has 32 secret random bytes "+
@@ -98,6 +106,10 @@ func (o fleetOptions) check() error {
 		return errors.New("-redis and -node need each other")
 	case o.redis == "" && o.passwordFile != "":
 		return errors.New("-redis-password-file needs -redis")
+	case o.redis == "" && o.caFile != "":
+		return errors.New("-redis-ca-file needs -redis")
+	case o.certFile != "" && o.caFile == "":
+		return errors.New("-redis-certificate-file needs -redis-ca-file")
 	case o.user != "" && o.passwordFile == "":
 		return errors.New("-redis-user needs -redis-password-file")
 	case o.bandit == "":
@@ -118,10 +130,10 @@ func (o fleetOptions) number() uint16 {
 
 func (o fleetOptions) name() string { return cmp.Or(o.bandit, "ads") }
 
-func (o fleetOptions) connect() (*redis.UniversalOptions, error) {
-	options := &redis.UniversalOptions{Addrs: []string{o.redis}, Username: o.user}
-	if o.passwordFile == "" {
-		return options, nil
+func (o fleetOptions) connect() (options *redis.UniversalOptions, err error) {
+	options = &redis.UniversalOptions{Addrs: []string{o.redis}, Username: o.user}
+	if options.TLSConfig, err = o.tls(); err != nil || o.passwordFile == "" {
+		return options, err
 	}
 	text, err := os.ReadFile(o.passwordFile)
 	if err != nil {
@@ -133,6 +145,29 @@ func (o fleetOptions) connect() (*redis.UniversalOptions, error) {
 		return nil, fmt.Errorf("%s: no password", o.passwordFile)
 	}
 	return options, nil
+}
+
+// tls reads the certificates; nil without TLS.
+func (o fleetOptions) tls() (*tls.Config, error) {
+	if o.caFile == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(o.caFile)
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	if !config.RootCAs.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s: no certificates", o.caFile)
+	}
+	if o.certFile != "" {
+		own, err := tls.LoadX509KeyPair(o.certFile, o.certFile)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", o.certFile, err)
+		}
+		config.Certificates = []tls.Certificate{own}
+	}
+	return config, nil
 }
 
 // key reads the fleet key, if there is one.
