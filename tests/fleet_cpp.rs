@@ -15,13 +15,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 /// Milliseconds between two exchanges of a node.
@@ -160,6 +161,7 @@ impl Redis {
         let mut command = self.world.command(Path::new(self.program));
         command.args(["--save", "", "--appendonly", "no", "--unixsocket", self.socket().to_str().unwrap()]);
         command.args(["--dir", self.place.to_str().unwrap()]).args(&self.options).stdout(Stdio::null());
+        command.args(["--user", "tester", "on", "nopass", "~*", "&*", "+@all"]);
         if !self.options.iter().any(|option| option == "--port") {
             command.args(["--port", "0"]);
         }
@@ -189,11 +191,11 @@ impl Redis {
         self.place.join("redis")
     }
 
-    /// Sends a command. Returns the texts in the response.
+    /// Sends a command, as a user of its own who may do everything. Returns the texts in the response.
     fn ask(&self, words: &[&[u8]]) -> Vec<Vec<u8>> {
         let mut connection = BufReader::new(UnixStream::connect(self.socket()).unwrap());
-        connection.get_mut().write_all(&request(words)).unwrap();
-        let (mut texts, mut more) = (Vec::new(), 1);
+        connection.get_mut().write_all(&[request(&[b"AUTH", b"tester", b""]), request(words)].concat()).unwrap();
+        let (mut texts, mut more) = (Vec::new(), 2);
         while more > 0 {
             more -= 1;
             let mut line = String::new();
@@ -211,7 +213,7 @@ impl Redis {
                 _ => panic!("{line}"),
             }
         }
-        texts
+        texts.split_off(1)
     }
 
     /// The snapshot of each node.
@@ -237,6 +239,52 @@ impl Drop for Redis {
 fn request(words: &[&[u8]]) -> Vec<u8> {
     let words = words.iter().map(|word| [format!("${}\r\n", word.len()).as_bytes(), word, b"\r\n"].concat());
     [format!("*{}\r\n", words.len()).into_bytes(), words.collect::<Vec<_>>().concat()].concat()
+}
+
+/// A network between members and Redis.
+struct Proxy {
+    path: PathBuf,
+    loses: Arc<AtomicBool>, // each fourth reply, and closes its connection
+    lost: Arc<AtomicUsize>,
+}
+
+impl Proxy {
+    fn start(redis: &Redis) -> Proxy {
+        let (path, to) = (redis.place.join("proxy"), redis.socket());
+        let proxy = Proxy { path, loses: Arc::default(), lost: Arc::default() };
+        let (listener, loses, lost) =
+            (UnixListener::bind(&proxy.path).unwrap(), proxy.loses.clone(), proxy.lost.clone());
+        std::thread::spawn(move || {
+            static REPLIES: AtomicUsize = AtomicUsize::new(0);
+            while let Ok((client, _)) = listener.accept() {
+                let Ok(server) = UnixStream::connect(&to) else { continue };
+                for (mut from, mut to, is_reply) in
+                    [(client.try_clone().unwrap(), server.try_clone().unwrap(), false), (server, client, true)]
+                {
+                    let (loses, lost) = (loses.clone(), lost.clone());
+                    std::thread::spawn(move || {
+                        let mut bytes = [0; 1 << 16];
+                        while let Ok(n @ 1..) = from.read(&mut bytes) {
+                            let is_fourth = || REPLIES.fetch_add(1, Ordering::Relaxed) % 4 == 3;
+                            let is_lost = is_reply && loses.load(Ordering::Relaxed) && is_fourth();
+                            lost.fetch_add(usize::from(is_lost), Ordering::Relaxed);
+                            if is_lost || to.write_all(&bytes[..n]).is_err() {
+                                break;
+                            }
+                        }
+                        let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+                    });
+                }
+            }
+        });
+        proxy
+    }
+}
+
+/// What a user of Redis' access control list may do, as docs/operating/fleets.md says.
+fn rights() -> String {
+    let page = fs::read_to_string(crate::support::root().join("docs/operating/fleets.md")).unwrap();
+    page.lines().find_map(|line| line.strip_prefix("user ads on >PASSWORD ")).expect("a line for users.acl").to_owned()
 }
 
 /// A server of a fleet, with its operator's address.
@@ -558,18 +606,9 @@ fn a_node_that_cannot_join_says_why() {
     };
     let [right, wrong] = [file("right", "open sesame\r\n"), file("wrong", "abracadabra\n")];
     let [empty, theirs] = [file("empty", "\r\n"), file("theirs", "letmein\n")];
-    // A user of the access control list, who has the keys of one bandit only: docs/operating/fleets.md has this line.
-    let page = fs::read_to_string(crate::support::root().join("docs/operating/fleets.md")).unwrap();
-    let line = page.lines().find_map(|line| line.strip_prefix("user ads on >PASSWORD ")).expect("a line for users.acl");
-    let user = format!("ACL SETUSER ads on >letmein {}", line.replace("dpb:{ads}", "dpb:{b.2}"));
-    let words: Vec<_> = user.split(' ').map(str::as_bytes).collect();
-    let mut connection = BufReader::new(UnixStream::connect(redis.socket()).unwrap());
-    for words in [&[b"AUTH".as_slice(), b"open sesame"] as &[&[u8]], &words] {
-        let mut line = String::new();
-        connection.get_mut().write_all(&request(words)).unwrap();
-        connection.read_line(&mut line).unwrap();
-        assert_eq!(line, "+OK\r\n");
-    }
+    // A user who has the keys of one bandit only.
+    let user = format!("ACL SETUSER ads on >letmein {}", rights().replace("dpb:{ads}", "dpb:{b.2}"));
+    redis.ask(&user.split(' ').map(str::as_bytes).collect::<Vec<_>>());
     let start = |more: &[&str]| {
         drop(Server::start(
             program.command().args(["--redis", &at, "--port", "0", "--bandit", "b.2", "--delay", "80"]).args(more),

@@ -1,6 +1,6 @@
 //! Nodes on a store that is reached over TLS, and on a cluster. (Go tests its own in its package.)
 
-use super::mixed::{click, leave_in_turn, meet_in, tls_options};
+use super::mixed::{click, leave, meet_in, tls_options};
 use super::*;
 use crate::support::{Link, build, empty_directory, finds_header, have_header, hiredis_with_tls};
 
@@ -109,7 +109,7 @@ impl Cluster {
 fn learn_in_a_cluster(languages: &[&str]) {
     let Some(mut cluster) = Cluster::start() else { return };
     // The first one is that which dies.
-    let mut members = meet_in(languages, &cluster.addresses[..3].join(","), &[]);
+    let mut members = meet_in(languages, &cluster.addresses[..3].join(","), &[], false);
     if members.is_empty() {
         return;
     }
@@ -130,7 +130,7 @@ fn learn_in_a_cluster(languages: &[&str]) {
         },
     );
     assert_eq!(cluster.ask(3, &format!("CLUSTER COUNTKEYSINSLOT {}", cluster.slot)), "0");
-    leave_in_turn(members);
+    leave(members);
 }
 
 #[test]
@@ -169,9 +169,9 @@ fn learn_over_tls(languages: &[&str]) {
     let options = [&options[..], &["--tls-ca-cert-file", &right]].concat();
     let Some(_redis) = Redis::alone(&World::default(), &options) else { return };
     let at = format!("{host}:{port}");
-    let mut members = meet_in(languages, &at, &[&right, &right]);
+    let mut members = meet_in(languages, &at, &[&right, &right], false);
     click(&mut members, 1, |_| (), || ());
-    leave_in_turn(members);
+    leave(members);
     let key = key_file("tls", &[7; 32]);
     for (tls, says) in [
         (&[] as &[&str], &["redis: "] as &[&str]), // Redis closes the connection

@@ -73,9 +73,11 @@ impl Fleet {
             ["report"] => {
                 let (report, clicks) = (self.node.report(self.now())?, self.node.diagnostics()?);
                 let (number, nodes, leader) = (report.member.number, report.nodes, report.leader.0);
-                let (strangers, received, failures) = (report.incompatible, clicks.received, clicks.failures);
+                let (strangers, outages, received) = (report.incompatible, report.outages, clicks.received);
+                let (refused, failures) = (clicks.refused, clicks.failures);
                 Ok(format!(
-                    "node {number} of {nodes} leader {leader} incompatible {strangers} received {received} failures {failures}"
+                    "node {number} of {nodes} leader {leader} incompatible {strangers} outages {outages} \
+                     received {received} refused {refused} failures {failures}"
                 ))
             }
             _ => Err("ad, click TICKET or report".into()),
@@ -88,7 +90,12 @@ impl Fleet {
 fn ask(client: &Client, open: &mut Option<Connection>, command: &Command, timeout: Duration) -> RedisResult<Vec<u8>> {
     let connection = match open {
         Some(connection) => connection,
-        None => open.insert(client.get_connection_with_timeout(timeout)?),
+        None => {
+            let mut made = client.get_connection_with_timeout(timeout)?;
+            // Without its password Redis calls a script a protocol error, and this NOAUTH.
+            redis::cmd("PING").exec(&mut made)?;
+            open.insert(made)
+        }
     };
     connection.set_read_timeout(Some(timeout))?;
     connection.set_write_timeout(Some(timeout))?;

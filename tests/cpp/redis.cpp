@@ -18,7 +18,10 @@ static void run(const std::vector<std::string> &arguments) {
   config.reward_window = 1000;
   config.forget_after = 50'000;
   config.fleet_key = key.data();
-  dpb::fleet::Node node(dpb::fleet::Hiredis(arguments[0], "", "", secure), "ads", config);
+  const auto given = [](const char *name) { return std::getenv(name) != nullptr ? std::getenv(name) : ""; };
+  const dpb::fleet::Hiredis store(arguments[0], given("REDIS_PASSWORD"), given("REDIS_USER"), secure);
+  const auto number = [](auto count) { return static_cast<unsigned long long>(count); };
+  dpb::fleet::Node node(store, "ads", config);
   std::cout << "joined" << std::endl;
   for (std::string word; std::cin >> word;) {
     char line[200];
@@ -32,9 +35,9 @@ static void run(const std::vector<std::string> &arguments) {
     } else {
       const dpb::NodeReport report = node.report();
       const dpb::NodeDiagnostics clicks = node.diagnostics();
-      std::snprintf(line, sizeof line, "node %u of %u leader %u incompatible %u received %llu failures %llu",
-                    report.number, report.nodes, report.leader, report.incompatible,
-                    static_cast<unsigned long long>(clicks.received), static_cast<unsigned long long>(clicks.failures));
+      std::snprintf(line, sizeof line, "node %u of %u leader %u incompatible %u outages %llu received %llu refused %llu failures %llu",
+                    report.number, report.nodes, report.leader, report.incompatible, number(report.outages),
+                    number(clicks.received), number(clicks.refused), number(clicks.failures));
     }
     std::cout << line << std::endl;
   }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,6 +25,49 @@ func freePort() string {
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer listener.Close()
 	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+}
+
+// A server dies, and its sentinel promotes the replica: the fleet follows.
+func TestSentinel(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("skipped: redis-server not found")
+	}
+	ctx := context.Background()
+	with := func(more ...string) func(string) []string {
+		return func(port string) []string {
+			return append([]string{"--port", port, "--repl-diskless-sync-delay", "0"}, more...)
+		}
+	}
+	server := startServer(t, with())
+	replica := startServer(t, with("--replicaof", "127.0.0.1", server.port))
+	replicates := func(what string) func() bool {
+		return func() bool { return strings.Contains(must(replica.Info(ctx, "replication").Result()), what) }
+	}
+	eventually(t, "the replica follows", replicates("master_link_status:up"))
+	sentinel := startServer(t, func(port string) []string {
+		file := filepath.Join(t.TempDir(), "sentinel")
+		check(os.WriteFile(file, fmt.Appendf(nil, "sentinel monitor ads 127.0.0.1 %s 1\n"+
+			"sentinel down-after-milliseconds ads 500\n", server.port), 0o600))
+		return []string{file, "--sentinel", "--port", port}
+	})
+	eventually(t, "the sentinel knows both", func() bool {
+		return len(must(sentinel.Do(ctx, "SENTINEL", "REPLICAS", "ads").Slice())) == 1
+	})
+	var nodes []running
+	for number := range uint16(2) {
+		options := redis.UniversalOptions{Addrs: []string{"127.0.0.1:" + sentinel.port}, MasterName: "ads"}
+		store := NewRedis(&options, "test")
+		t.Cleanup(func() { store.Close() })
+		nodes = append(nodes, runOn(t, store, Options{Config: keyed(number + 1), Delay: time.Second}))
+	}
+	eventually(t, "they have met", func() bool { return nodes[0].Metrics().Nodes+nodes[1].Metrics().Nodes == 4 })
+	learn(t, nodes, 500)
+	server.Do(ctx, "SHUTDOWN", "NOSAVE", "NOW")
+	check(nodes[0].Update(must(nodes[1].Bandit.Select()).Ticket, 1))
+	eventually(t, "the replica takes over", replicates("role:master"))
+	eventually(t, "a reward arrives", func() bool { return nodes[1].Metrics().Received == 1 })
+	learn(t, nodes, 500)
 }
 
 // startServer starts a redis-server with these options. It tries again if a port was taken.

@@ -127,7 +127,11 @@ public final class Node implements AutoCloseable {
         try {
             reply = store.run(command);
         } catch (Exception failure) {
-            core.failed(command.id(), failure.toString());
+            Throwable root = failure;
+            while (root.getCause() != null) {
+                root = root.getCause();
+            }
+            core.failed(command.id(), root == failure ? root.toString() : failure + ": " + root);
             return;
         }
         core.reply(command.id(), reply);
