@@ -1,8 +1,9 @@
-//! Nodes on a store that is reached over TLS, and on a cluster. (Go tests its own in its package.)
+//! Nodes on a store that is reached over TLS, on a cluster, and on servers with a sentinel. (Go tests its own in its package.)
 
 use super::mixed::{click, leave, meet_in, tls_options};
 use super::*;
 use crate::support::{Link, build, empty_directory, finds_header, have_header, hiredis_with_tls};
+use std::net::TcpStream;
 
 /// The program in C++, with the system's hiredis. That of Debian 12 has no TLS.
 pub(super) static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
@@ -144,6 +145,55 @@ fn cpp_nodes_learn_in_a_cluster() {
 fn python_and_java_nodes_learn_in_a_cluster() {
     learn_in_a_cluster(&["Python", "Python"]);
     learn_in_a_cluster(&["Java", "Java"]);
+}
+
+/// A server dies, and its sentinel promotes the replica. Members that ask the sentinel follow; so do those in C++, which
+/// have the addresses of both servers.
+fn learn_through_a_sentinel(languages: &[&str], asks: bool) {
+    let [(host, port), (second, _), (guard, _)] = [(); 3].map(|()| address());
+    let start = |host: &str, more: &[&str]| {
+        let options = ["--bind", host, "--port", &port, "--repl-diskless-sync-delay", "0"];
+        Redis::alone(&World::default(), &[&options, more].concat())
+    };
+    let Some(mut redis) = start(&host, &[]) else { return };
+    let Some(replica) = start(&second, &["--replicaof", &host, &port, "--replica-announce-ip", &second]) else {
+        return;
+    };
+    let replicates = |what: &str| String::from_utf8_lossy(&replica.ask(&[b"INFO", b"replication"])[0]).contains(what);
+    eventually("the replica follows", || replicates("master_link_status:up"));
+    let file = redis.place.join("sentinel");
+    let watch = format!("sentinel monitor ads {host} {port} 1\nsentinel down-after-milliseconds ads 500\n");
+    fs::write(&file, format!("bind {guard}\nport {port}\n{watch}")).unwrap();
+    let mut sentinel = Command::new("redis-server").arg(&file).arg("--sentinel").stdout(Stdio::null()).spawn().unwrap();
+    // What it says to SENTINEL REPLICAS is about the one replica, once it knows it.
+    let knows = || {
+        let Ok(mut connection) = TcpStream::connect((guard.as_str(), port.parse().unwrap())) else { return false };
+        connection.write_all(&request(&[b"SENTINEL", b"REPLICAS", b"ads"])).unwrap();
+        let mut line = String::new();
+        BufReader::new(connection).read_line(&mut line).is_ok() && line == "*1\r\n"
+    };
+    eventually("the sentinel knows both", knows);
+    let at =
+        if asks { format!("redis-sentinel://{guard}:{port}#ads") } else { format!("{host}:{port},{second}:{port}") };
+    let mut members = meet_in(languages, &at, &[], false);
+    click(&mut members, 1, |_| (), || ());
+    redis.kill();
+    click(&mut members, 2, |_| (), || eventually("the replica takes over", || replicates("role:master")));
+    leave(members);
+    sentinel.kill().unwrap();
+    sentinel.wait().unwrap();
+}
+
+#[test]
+#[ignore = "compiles a program with exceptions and threads"]
+fn cpp_nodes_follow_a_promoted_replica() {
+    learn_through_a_sentinel(&["hiredis", "hiredis"], false);
+}
+
+#[test]
+#[ignore = "builds the Java package, and installs the Python package"]
+fn python_and_java_nodes_follow_a_sentinel() {
+    learn_through_a_sentinel(&["Python", "Java"], true);
 }
 
 /// Makes a file with a certificate of a server at this address and its key.
