@@ -2,7 +2,7 @@
 
 use super::mixed::{click, leave, meet_in, tls_options};
 use super::*;
-use crate::support::{Link, build, empty_directory, finds_header, have_header, hiredis_with_tls};
+use crate::support::{Link, build, empty_directory, finds_header, have_header, hiredis_with_tls, skip};
 use std::net::TcpStream;
 
 /// The program in C++, with the system's hiredis. That of Debian 12 has no TLS.
@@ -252,9 +252,7 @@ fn learn_over_tls(languages: &[&str]) {
 #[ignore = "compiles a program with exceptions and threads, and the C++ ad server"]
 fn cpp_nodes_and_servers_learn_over_tls() {
     if hiredis_with_tls().is_none() {
-        return eprintln!(
-            "skipped: hiredis/hiredis_ssl.h not found (Debian 13 has it; for Debian 12 .ci/run builds it)"
-        );
+        return skip("hiredis/hiredis_ssl.h not found (Debian 13 has it; for Debian 12 .ci/run builds it)");
     }
     learn_over_tls(&["hiredis", "C++"]);
 }
