@@ -161,10 +161,14 @@ fn learn_through_a_sentinel(languages: &[&str], asks: bool) {
     };
     let replicates = |what: &str| String::from_utf8_lossy(&replica.ask(&[b"INFO", b"replication"])[0]).contains(what);
     eventually("the replica follows", || replicates("master_link_status:up"));
-    let file = redis.place.join("sentinel");
+    let place = redis.place.join("sentinel");
+    fs::create_dir(&place).unwrap();
     let watch = format!("sentinel monitor ads {host} {port} 1\nsentinel down-after-milliseconds ads 500\n");
-    fs::write(&file, format!("bind {guard}\nport {port}\n{watch}")).unwrap();
-    let mut sentinel = Command::new("redis-server").arg(&file).arg("--sentinel").stdout(Stdio::null()).spawn().unwrap();
+    fs::write(place.join("file"), format!("bind {guard}\nport {port}\n{watch}")).unwrap();
+    let mut sentinel = Command::new("redis-server");
+    let process = sentinel.arg(place.join("file")).arg("--sentinel").stdout(Stdio::null()).spawn().unwrap();
+    let (program, world, options) = ("redis-server", World::default(), Vec::new());
+    let _ends = Redis { program, world, place, options, process: Some(process) };
     // What it says to SENTINEL REPLICAS is about the one replica, once it knows it.
     let knows = || {
         let Ok(mut connection) = TcpStream::connect((guard.as_str(), port.parse().unwrap())) else { return false };
@@ -180,8 +184,6 @@ fn learn_through_a_sentinel(languages: &[&str], asks: bool) {
     redis.kill();
     click(&mut members, 2, |_| (), || eventually("the replica takes over", || replicates("role:master")));
     leave(members);
-    sentinel.kill().unwrap();
-    sentinel.wait().unwrap();
 }
 
 #[test]
