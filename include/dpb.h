@@ -756,7 +756,7 @@ struct dpb_config {
   uint32_t pending_capacity;
   /**
    * The maximum number of decisions made elsewhere, by a published table, whose ids the handle remembers
-   * (dpb_record): those of versions that are not closed, and those of open decisions. It takes 32 to 40 bytes for
+   * (dpb_record): those of versions that are not closed, and those of open decisions. It takes 32 to 36 bytes for
    * each. Choose the most decisions in the life of a version with its grace, or in a reward_window if that is
    * longer. 0 = no tables. It must be at most 2^24.
    */
