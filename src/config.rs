@@ -219,9 +219,7 @@ macro_rules! fields {
             fn check_each(&self) -> Result<()> {
                 $($(
                     let valid: fn($type) -> bool = $valid;
-                    if !valid(self.$name) {
-                        return Err(Error::config(stringify!($name), $rule, self.$name));
-                    }
+                    Error::unless(valid(self.$name), stringify!($name), $rule, self.$name)?;
                 )?)*
                 Ok(())
             }
@@ -310,17 +308,12 @@ impl Config {
         self.check_each()?;
         self.check_slots()?;
         self.check_codebook()?;
-        if self.clock == Clock::Decisions && self.reward_window > Self::MAX_PENDING {
-            let rule = "must be at most 2^24 where clock counts decisions";
-            return Err(Error::config("reward_window", rule, self.reward_window));
-        }
-        if self.expected_users == 0 && self.budget_periods > 0 {
-            return Err(Error::config("budget_periods", "must be 0 without expected_users", self.budget_periods));
-        }
-        if self.expected_users > 0 && self.budget.is_some() && self.budget_periods == 0 {
-            let rule = "must be at least 1 with expected_users and a budget, which is charged for this many periods";
-            return Err(Error::config("budget_periods", rule, self.budget_periods));
-        }
+        let fits = self.clock != Clock::Decisions || self.reward_window <= Self::MAX_PENDING;
+        Error::unless(fits, "reward_window", "must be at most 2^24 where clock counts decisions", self.reward_window)?;
+        let (has_users, periods) = (self.expected_users > 0, self.budget_periods);
+        Error::unless(has_users || periods == 0, "budget_periods", "must be 0 without expected_users", periods)?;
+        let rule = "must be at least 1 with expected_users and a budget, which is charged for this many periods";
+        Error::unless(!has_users || self.budget.is_none() || periods > 0, "budget_periods", rule, periods)?;
         let range = self.range()?;
         Ok(if self.part_scales()?.is_some() { range.of_parts() } else { range })
     }
@@ -340,22 +333,14 @@ impl Config {
         if parts == 0 {
             return Ok(None);
         }
-        if self.reward_window == 0 {
-            let rule = "must be 0 without a reward_window, at whose end they are summed up";
-            return Err(Error::config("parts", rule, parts));
-        }
-        if self.reward_bits == 0 {
-            let rule = "must be at least 1 with parts, whose sum may be any number";
-            return Err(Error::config("reward_bits", rule, 0u32));
-        }
-        if min > 0.0 || (min < 0.0 && self.max_clicks > 0) {
-            let rule = "must be at most 0 with parts, and 0 with max_clicks too: what nobody reports is 0";
-            return Err(Error::config("reward_min", rule, min));
-        }
-        if max < 0.0 {
-            let rule = "must be at least 0 with parts: what nobody reports is 0";
-            return Err(Error::config("reward_max", rule, max));
-        }
+        let rule = "must be 0 without a reward_window, at whose end they are summed up";
+        Error::unless(self.reward_window > 0, "parts", rule, parts)?;
+        let rule = "must be at least 1 with parts, whose sum may be any number";
+        Error::unless(self.reward_bits > 0, "reward_bits", rule, 0u32)?;
+        let rule = "must be at most 0 with parts, and 0 with max_clicks too: what nobody reports is 0";
+        Error::unless(min == 0.0 || min < 0.0 && self.max_clicks == 0, "reward_min", rule, min)?;
+        let rule = "must be at least 0 with parts: what nobody reports is 0";
+        Error::unless(max >= 0.0, "reward_max", rule, max)?;
         let refused =
             || Error::config("part_weights", "must be finite and not 0, as shares of the range too", self.part_weights);
         Ok(Some(PartScales::new(&self.range()?, weights).ok_or_else(refused)?))
@@ -363,27 +348,21 @@ impl Config {
 
     fn check_slots(&self) -> Result<()> {
         let (slots, clicks) = (self.max_slots, self.max_clicks);
-        if clicks > slots {
-            return Err(Error::config("max_clicks", "must be at most max_slots", clicks));
-        }
-        if clicks > 0 && self.reward_window == 0 {
-            let rule = "must be 0 without a reward_window, because the draw needs all rewards of a request";
-            return Err(Error::config("max_clicks", rule, clicks));
-        }
+        Error::unless(clicks <= slots, "max_clicks", "must be at most max_slots", clicks)?;
+        let rule = "must be 0 without a reward_window, because the draw needs all rewards of a request";
+        Error::unless(clicks == 0 || self.reward_window > 0, "max_clicks", rule, clicks)?;
         Ok(())
     }
 
     /// Checks a codebook, if there is one. A restored handle finds it in its snapshot.
     fn check_codebook(&self) -> Result<()> {
         let (rows, features) = (self.codebook_len, self.features as usize);
-        if !self.private_features && (rows > 0 || self.codebook.is_some()) {
-            return Err(Error::config("codebook_len", "must be 0, with no codebook, without private_features", rows));
-        }
+        let has_codebook = rows > 0 || self.codebook.is_some();
+        let rule = "must be 0, with no codebook, without private_features";
+        Error::unless(self.private_features || !has_codebook, "codebook_len", rule, rows)?;
         let fits = |book: &Codebook| book.len() == rows as usize && book.features() == features;
-        match self.codebook.as_ref().is_none_or(fits) {
-            true => Ok(()),
-            false => Err(Error::config("codebook_len", "must be the number of rows of codebook", rows)),
-        }
+        let rule = "must be the number of rows of codebook";
+        Error::unless(self.codebook.as_ref().is_none_or(fits), "codebook_len", rule, rows)
     }
 
     /// Maximum number of batches that one protected reward, or request, may change.

@@ -23,9 +23,7 @@ pub struct Elsewhere {
 pub fn decide(weights: &[u64], salt: &[u8], context: &[u8], unit: &[u8]) -> Result<Elsewhere> {
     const ALL: u64 = 1 << 32;
     let sum = weights.iter().fold(0, |sum: u64, &weight| sum.saturating_add(weight));
-    if sum != ALL {
-        return Err(Error::config("weights", "must sum to 2^32", sum));
-    }
+    Error::unless(sum == ALL, "weights", "must sum to 2^32", sum)?;
     if unit.is_empty() {
         return Err(Error::request("unit", "must not be empty", 0u32));
     }

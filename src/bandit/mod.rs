@@ -649,9 +649,7 @@ impl Bandit {
     /// `forget_after`; `Poisoned` after an internal failure.
     pub fn compare(&self, i: u32, j: u32, confidence: f64) -> Result<(f64, f64)> {
         check_share("confidence", confidence)?;
-        if i == j {
-            return Err(Error::config("j", "must be another arm than i", j));
-        }
+        Error::unless(i != j, "j", "must be another arm than i", j)?;
         let (of_i, of_j, counts) = {
             let state = &mut *self.lock.lock()?;
             state.check_arm(i, "i")?;

@@ -475,9 +475,7 @@ impl State {
     /// Adds an arm with this id, which no other arm here has.
     pub fn add_arm(&mut self, id: u64) -> Result<u32> {
         let arm = self.pulls.len() as u32;
-        if arm >= Config::MAX_ARMS {
-            return Err(Error::config("arms", "must be at most 2^24", u64::from(arm) + 1));
-        }
+        Error::unless(arm < Config::MAX_ARMS, "arms", "must be at most 2^24", u64::from(arm) + 1)?;
         self.pulls.reserve()?;
         self.offers.reserve()?;
         self.learner(FIXED_ARMS)?.add_arm(id)?;

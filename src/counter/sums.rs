@@ -116,9 +116,7 @@ impl Binary {
     /// # Errors
     /// `InvalidConfig` if the horizon is 0 or above 2^37, or there is no noise for an epsilon that the levels share.
     pub fn node(epsilon: f64, most: u64, distribution: impl Fn(f64) -> Result<Laplace>) -> Result<Laplace> {
-        if !(1..=MAX_COUNT).contains(&most) {
-            return Err(Error::config("horizon", "must be in 1 .. 2^37", most));
-        }
+        Error::unless((1..=MAX_COUNT).contains(&most), "horizon", "must be in 1 .. 2^37", most)?;
         distribution(share(epsilon, 1.0, most.ilog2() + 1))
     }
 

@@ -179,9 +179,7 @@ impl dpb_node_options {
             _ if (least..=most).contains(&value) => Ok(u64::from(value)),
             _ => Err(Error::config(field, &format!("must be in {least}..={most}"), value)),
         };
-        if self.flags & !DPB_NODE_ROUTED != 0 {
-            return Err(Error::config("flags", "must be 0 or DPB_NODE_ROUTED", self.flags));
-        }
+        Error::unless(self.flags & !DPB_NODE_ROUTED == 0, "flags", "must be 0 or DPB_NODE_ROUTED", self.flags)?;
         // SAFETY: as above.
         let (name, snapshot) = unsafe { (name(self.name)?, slice(self.snapshot, self.snapshot_len).to_vec()) };
         let options = bandits.options(&name)?;
@@ -552,9 +550,7 @@ unsafe fn gone(of: *const c_char, number: u16, out: *mut dpb_command) -> dpb_sta
         return DPB_NULL;
     }
     run(|| {
-        if number == 0 {
-            return Err(Error::config("number", "must be in 1..=65535", u64::from(number)));
-        }
+        Error::unless(number != 0, "number", "must be in 1..=65535", u64::from(number))?;
         // SAFETY: not NULL, so valid by contract.
         let command = Tables::new(&unsafe { name(of) }?).leave(Member { number, incarnation: 0, life: 0 });
         let timeout = NodeOptions::new("", 0).interval;

@@ -358,9 +358,7 @@ impl<S: BanditSource> Node<S> {
     pub fn update_part(&self, ticket: u64, part: u32, value: f64) -> Result<()> {
         self.origin.check()?;
         let (number, bandit) = self.joined.get().ok_or(Error::UnknownTicket)?;
-        if part >= Config::MOST_PARTS {
-            return Err(Error::config("part", "must be below 8", part));
-        }
+        Error::unless(part < Config::MOST_PARTS, "part", "must be below 8", part)?;
         let reward = PartReward { ticket, part, value };
         match if reward.number() == *number {
             bandit.update_part(ticket, part, value)

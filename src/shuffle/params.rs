@@ -47,9 +47,8 @@ impl Params {
     /// delta not in (0, 1); if there are no users, no coins, more than 2^20 coins a user, a coin of probability 0 or
     /// above 1/2, or more than 2^40 bits in a batch.
     pub fn with_noise(epsilon: f64, delta: f64, users: u32, noise: ShuffleNoise) -> Result<Params> {
-        if !(epsilon > 0.0 && epsilon <= MAX_EPSILON) {
-            return Err(Error::config("epsilon", "must be in (0, 100] in the shuffle model", epsilon));
-        }
+        let rule = "must be in (0, 100] in the shuffle model";
+        Error::unless(epsilon > 0.0 && epsilon <= MAX_EPSILON, "epsilon", rule, epsilon)?;
         check_share("delta", delta)?;
         check_users(users)?;
         if !(1..=MAX_COINS_PER_USER).contains(&noise.coins_per_user) {

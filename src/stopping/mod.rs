@@ -94,9 +94,7 @@ impl StoppingRule {
         check_share("alpha", config.alpha)?;
         check_share("beta", config.beta)?;
         let r = config.range;
-        if !(r > 0.0 && r <= RewardRange::FARTHEST) {
-            return Err(Error::config("range", "must be > 0 and at most 1e290", r));
-        }
+        Error::unless(r > 0.0 && r <= RewardRange::FARTHEST, "range", "must be > 0 and at most 1e290", r)?;
         let range = RewardRange::new(-r, r, Reward::BITS, false)?;
         Ok(StoppingRule {
             range,

@@ -197,9 +197,7 @@ impl Account {
 pub fn new(config: &Config, seed: &mut Seed) -> Result<Counting<IntervalSum, DpUcbInt>> {
     config.check_arms(1 << 20)?;
     let exponent = config.interval_exponent;
-    if !(exponent > 1.0 && exponent <= 1.5) {
-        return Err(Error::config("interval_exponent", "must be in (1, 1.5]", exponent));
-    }
+    Error::unless(exponent > 1.0 && exponent <= 1.5, "interval_exponent", "must be in (1, 1.5]", exponent)?;
     let (epsilon, delta) = (config.epsilon_per_reward()?, config.delta_per_reward()?);
     let schedule = ReleaseSchedule::within(epsilon, delta, exponent, config.batch)?;
     let first = schedule.next(0);
