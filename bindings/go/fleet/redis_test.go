@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"os"
 	"strings"
 	"testing"
 
