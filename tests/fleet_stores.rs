@@ -1,4 +1,5 @@
-//! Nodes on a store that is reached over TLS, on a cluster, and on servers with a sentinel. (Go tests its own in its package.)
+//! Nodes on a store that is reached over TLS, on a cluster, and on servers with a sentinel. (Go tests the last two in its
+//! package.)
 
 use super::mixed::{click, leave, meet_in, tls_options};
 use super::*;
