@@ -174,7 +174,7 @@ impl Bandit {
             return Ok(state.select());
         }
         state.check_default()?;
-        state.select_as_request().ok_or(Error::Poisoned)
+        state.decide_one(&Request::default())
     }
 
     /// Passes `n` such decisions to `each`, with their numbers, under one lock.
@@ -188,12 +188,7 @@ impl Bandit {
             return Ok(());
         }
         state.check_default()?;
-        for number in 0..n {
-            if let Some(decision) = state.select_as_request() {
-                each(number, decision);
-            }
-        }
-        Ok(())
+        (0..n).try_for_each(|number| state.decide_one(&Request::default()).map(|decision| each(number, decision)))
     }
 
     /// Decides a request of one slot. O(1), or O(n) for n eligible arms; never allocates on success.

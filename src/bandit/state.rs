@@ -197,7 +197,7 @@ impl State {
     /// Decides a default request like any other. None is refused.
     #[cold]
     #[inline(never)]
-    pub fn select_as_request(&mut self) -> Option<Decision> {
+    fn select_as_request(&mut self) -> Option<Decision> {
         self.decide_one(&Request::default()).ok()
     }
 
