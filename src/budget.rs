@@ -200,7 +200,7 @@ impl Budget {
 }
 
 pub(crate) fn check_delta(delta: f64) -> Result<()> {
-    if (0.0..1.0).contains(&delta) { Ok(()) } else { Err(Error::config("delta", "must be in [0, 1)", delta)) }
+    Error::unless((0.0..1.0).contains(&delta), "delta", "must be in [0, 1)", delta)
 }
 
 impl Charges {

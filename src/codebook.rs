@@ -29,11 +29,10 @@ impl Codebook {
         copy.extend_from_slice(rows);
         let book = Codebook { features, rows: Arc::new(copy) };
         let square = book.mean_square();
-        let plausible = (2f64.powi(-20)..=2f64.powi(20)).contains(&square);
-        match plausible {
-            true => Ok(book),
-            false => Err(Error::config("codebook", "must have rows of a mean square length in 2^-20 .. 2^20", square)),
-        }
+        let is_plausible = (2f64.powi(-20)..=2f64.powi(20)).contains(&square);
+        let rule = "must have rows of a mean square length in 2^-20 .. 2^20";
+        Error::unless(is_plausible, "codebook", rule, square)?;
+        Ok(book)
     }
 
     /// The 2 d signed unit vectors, for want of public rows. They lose more.
@@ -127,10 +126,7 @@ impl std::fmt::Debug for Codebook {
 const ROUNDS: usize = 30;
 
 fn check_features(features: u32) -> Result<()> {
-    match features {
-        1..=256 => Ok(()),
-        _ => Err(Error::config("features", "must be in 1 .. 256", features)),
-    }
+    Error::unless((1..=256).contains(&features), "features", "must be in 1 .. 256", features)
 }
 
 fn check_rows(rows: &[f32], features: usize) -> Result<()> {

@@ -252,14 +252,12 @@ impl Display for Value {
 
 /// Refuses a number that is not finite and above 0.
 pub(crate) fn check_positive(field: &'static str, value: f64) -> Result<()> {
-    let holds = value.is_finite() && value > 0.0;
-    if holds { Ok(()) } else { Err(Error::config(field, "must be finite and > 0", value)) }
+    Error::unless(value.is_finite() && value > 0.0, field, "must be finite and > 0", value)
 }
 
 /// Refuses a number that is not between 0 and 1, ends excluded.
 pub(crate) fn check_share(field: &'static str, value: f64) -> Result<()> {
-    let holds = value > 0.0 && value < 1.0;
-    if holds { Ok(()) } else { Err(Error::config(field, "must be in (0, 1)", value)) }
+    Error::unless(value > 0.0 && value < 1.0, field, "must be in (0, 1)", value)
 }
 
 /// Shorthand for results of this crate.

@@ -68,9 +68,8 @@ impl RewardRange {
     /// `InvalidConfig` if the range is empty, an end of it exceeds 1e290, or `bits` exceeds 24.
     pub fn new(min: f64, max: f64, bits: u32, clamp: bool) -> Result<RewardRange> {
         Error::unless(min.abs() <= Self::FARTHEST, "reward_min", "must be in -1e290 .. 1e290", min)?;
-        if !(max > min && max <= Self::FARTHEST) {
-            return Err(Error::config("reward_max", "must be above reward_min and at most 1e290", max));
-        }
+        let rule = "must be above reward_min and at most 1e290";
+        Error::unless(max > min && max <= Self::FARTHEST, "reward_max", rule, max)?;
         Error::unless(bits <= Reward::BITS, "reward_bits", "must be in 0 .. 24", bits)?;
         let is_unit = min == 0.0 && max == 1.0;
         Ok(RewardRange { least: min, min, max, bits: 0, halves: 0.0, shift: 0, clamp, is_unit }.on_grid(bits))

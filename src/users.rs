@@ -132,13 +132,8 @@ impl Users {
         let bits = (u32::BITS - most.leading_zeros()).next_power_of_two().trailing_zeros();
         let columns = 3 * config.expected_users;
         let words = ((ROWS as u64 * columns) << bits).div_ceil(64);
-        if words > 1 << 27 {
-            return Err(Error::config(
-                "expected_users",
-                "must take at most 2^30 bytes at this contributions_per_user",
-                config.expected_users,
-            ));
-        }
+        let rule = "must take at most 2^30 bytes at this contributions_per_user";
+        Error::unless(words <= 1 << 27, "expected_users", rule, config.expected_users)?;
         let words = WipedVec::new(words as usize, |_| 0)?;
         let (keys, coins) = (Default::default(), seed.stream());
         let mut users = Box::new(Users { words, columns, bits, most: most.into(), keys, coins });

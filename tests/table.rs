@@ -551,8 +551,8 @@ impl Tables {
                 (_, Some((_, values)), "bool") => {
                     let last = values.last().unwrap();
                     checks += &format!(
-                        "        if given.{c} > {last} {{\n            let rule = \"must be {}\";\n            \
-                         return Err(Error::config(\"{c}\", rule, given.{c}));\n        }}\n",
+                        "        let rule = \"must be {}\";\n        \
+                         Error::unless(given.{c} <= {last}, \"{c}\", rule, given.{c})?;\n",
                         values.join(" or ")
                     );
                     format!("given.{c} == {last}")
@@ -580,10 +580,7 @@ impl Tables {
             }
         }
         for Member { name, .. } in members.iter().filter(|member| member.name.starts_with("reserved")) {
-            checks += &format!(
-                "        if given.{name} != 0 {{\n            \
-                 return Err(Error::config(\"{name}\", \"must be 0\", given.{name}));\n        }}\n"
-            );
+            checks += &format!("        Error::unless(given.{name} == 0, \"{name}\", \"must be 0\", given.{name})?;\n");
         }
         let growing = growing("dpb_config", &members, "numbers and addresses");
         let (size, bits) = (size(&members), bits.join(" | "));
@@ -620,9 +617,7 @@ const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 
     pub(in crate::ffi) unsafe fn convert(&self) -> Result<Config> {{
         let given = self;
         let all = {bits};
-        if given.flags & !all != 0 {{
-            return Err(Error::config("flags", "must be 0 or DPB_ flags of dpb_config", given.flags));
-        }}
+        Error::unless(given.flags & !all == 0, "flags", "must be 0 or DPB_ flags of dpb_config", given.flags)?;
 {checks}        Ok(Config {{
 {from_c}        }})
     }}

@@ -105,9 +105,8 @@ impl Bandit {
             let state = &mut *self.lock.lock()?;
             state.sharing()?;
             let duty = state.duty();
-            if generation == 0 || generation == duty.led() {
-                return Err(Error::config("generation", "must be that of another handle", generation));
-            }
+            let is_another = generation != 0 && generation != duty.led();
+            Error::unless(is_another, "generation", "must be that of another handle", generation)?;
             if duty != Duty::Contributes(generation) {
                 state.sharing()?.renew_sender();
                 state.set_duty(Duty::Contributes(generation))?;

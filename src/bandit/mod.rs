@@ -83,9 +83,8 @@ impl Bandit {
     /// `InvalidConfig` naming the field and the value; `Entropy` if the operating system gives no randomness;
     /// `NoMemory`; `OverBudget` if the configuration's budget is too small.
     pub fn new(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
-        if config.private_features && config.codebook.is_none() {
-            return Err(Error::config("codebook", "must be set with private_features", Value::Null));
-        }
+        let has_rows = !config.private_features || config.codebook.is_some();
+        Error::unless(has_rows, "codebook", "must be set with private_features", Value::Null)?;
         let mut bandit = Self::made(algorithm, config)?;
         bandit.charge(config, false)?;
         Ok(bandit)

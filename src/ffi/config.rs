@@ -58,9 +58,8 @@ pub(super) unsafe fn read_book(rows: *const f32, len: u32, features: u32) -> Res
     if rows.is_null() {
         return Ok(None);
     }
-    if len > Codebook::MOST || features > Config::MOST_FEATURES {
-        return Err(Error::config("codebook_len", "must be at most 65536, of at most 256 features", len));
-    }
+    let fits = len <= Codebook::MOST && features <= Config::MOST_FEATURES;
+    Error::unless(fits, "codebook_len", "must be at most 65536, of at most 256 features", len)?;
     // SAFETY: by contract, and too short to overflow.
     let rows = unsafe { std::slice::from_raw_parts(rows, len as usize * features as usize) };
     Codebook::new(rows, features).map(Some)

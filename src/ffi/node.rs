@@ -412,9 +412,8 @@ functions! {
             };
             let bandits = Bandits::new(policy, config)?;
             let options = sized::read(options, dpb_node_options::defaults(null()))?;
-            if given("", options.snapshot, options.snapshot_len).1 {
-                return Err(Error::config("snapshot_len", "must be 0 without snapshot", options.snapshot_len));
-            }
+            let is_missing = given("", options.snapshot, options.snapshot_len).1;
+            Error::unless(!is_missing, "snapshot_len", "must be 0 without snapshot", options.snapshot_len)?;
             let options = options.read(&bandits)?;
             Ok(dpb_node { guard: Guard::default(), node: Node::new(options, bandits, 0)?, shown: Default::default() })
         });

@@ -34,9 +34,8 @@ impl RandomizedResponse {
     /// (10^12 bits determine a mean to one half); or above 40, where it hides nothing.
     pub fn new(epsilon: f64) -> Result<RandomizedResponse> {
         check_positive("epsilon", epsilon)?;
-        if !(1e-6..=40.0).contains(&epsilon) {
-            return Err(Error::config("epsilon", "must be in 1e-6 .. 40 in the local model", epsilon));
-        }
+        let rule = "must be in 1e-6 .. 40 in the local model";
+        Error::unless((1e-6..=40.0).contains(&epsilon), "epsilon", rule, epsilon)?;
         // Four units in the last place exceed the rounding errors of exp and the division.
         let lie = 1.0 / (1.0 + epsilon.exp()) * (1.0 + 4.0 * f64::EPSILON);
         Ok(RandomizedResponse { lie: (lie * 2f64.powi(64)).ceil() as u64 + 1, epsilon })

@@ -143,9 +143,7 @@ fn excess(delta: f64, asked: f64) -> f64 {
 /// As [`ShuffleNoise::printed`].
 pub fn printed_tau(epsilon: f64, delta: f64) -> Result<f64> {
     check(epsilon, delta)?;
-    if epsilon > 1.0 {
-        return Err(Error::config("epsilon", "must be at most 1 for the printed formula", epsilon));
-    }
+    Error::unless(epsilon <= 1.0, "epsilon", "must be at most 1 for the printed formula", epsilon)?;
     let tau = 96.0 * (2.0 / delta).ln() / (epsilon * epsilon);
     if tau > MAX_COINS as f64 {
         return Err(Error::config("epsilon", "is too small: more than 2^32 coins are needed", epsilon));
@@ -178,7 +176,7 @@ fn check(epsilon: f64, delta: f64) -> Result<()> {
 }
 
 pub(crate) fn check_users(users: u32) -> Result<()> {
-    if users == 0 { Err(Error::config("users", "must be at least 1", users)) } else { Ok(()) }
+    Error::unless(users > 0, "users", "must be at least 1", users)
 }
 
 #[cfg(test)]

@@ -51,16 +51,12 @@ impl Params {
         Error::unless(epsilon > 0.0 && epsilon <= MAX_EPSILON, "epsilon", rule, epsilon)?;
         check_share("delta", delta)?;
         check_users(users)?;
-        if !(1..=MAX_COINS_PER_USER).contains(&noise.coins_per_user) {
-            return Err(Error::config("coins_per_user", "must be in 1 .. 2^20", noise.coins_per_user));
-        }
-        if !(1..=1 << 31).contains(&noise.coin_numerator) {
-            return Err(Error::config("coin_numerator", "must be in 1 .. 2^31", noise.coin_numerator));
-        }
-        let bits = u64::from(users) * (u64::from(noise.coins_per_user) + 1);
-        if bits > 1 << 40 || usize::try_from(bits).is_err() {
-            return Err(Error::config("users", "must send at most 2^40 bits in all", users));
-        }
+        let (coins, numerator) = (noise.coins_per_user, noise.coin_numerator);
+        Error::unless((1..=MAX_COINS_PER_USER).contains(&coins), "coins_per_user", "must be in 1 .. 2^20", coins)?;
+        Error::unless((1..=1 << 31).contains(&numerator), "coin_numerator", "must be in 1 .. 2^31", numerator)?;
+        let bits = u64::from(users) * (u64::from(coins) + 1);
+        let fits = bits <= 1 << 40 && usize::try_from(bits).is_ok();
+        Error::unless(fits, "users", "must send at most 2^40 bits in all", users)?;
         let real = noise.delta(epsilon, users);
         if real > delta {
             let rule = format!("must give delta {}, or less, at epsilon {}", Value::from(delta), Value::from(epsilon));

@@ -230,22 +230,12 @@ impl dpb_config {
     pub(in crate::ffi) unsafe fn convert(&self) -> Result<Config> {
         let given = self;
         let all = DPB_CLAMP_REWARDS | DPB_LEARN_CLIP | DPB_PRIVATE_FEATURES | DPB_RIGOROUS_INDEX | DPB_SHUFFLE_PRINTED;
-        if given.flags & !all != 0 {
-            return Err(Error::config("flags", "must be 0 or DPB_ flags of dpb_config", given.flags));
-        }
-        if given.feature_model > DPB_MODEL_PER_ARM {
-            let rule = "must be DPB_MODEL_SHARED or DPB_MODEL_PER_ARM";
-            return Err(Error::config("feature_model", rule, given.feature_model));
-        }
-        if given.reserved_2 != 0 {
-            return Err(Error::config("reserved_2", "must be 0", given.reserved_2));
-        }
-        if given.reserved_3 != 0 {
-            return Err(Error::config("reserved_3", "must be 0", given.reserved_3));
-        }
-        if given.reserved != 0 {
-            return Err(Error::config("reserved", "must be 0", given.reserved));
-        }
+        Error::unless(given.flags & !all == 0, "flags", "must be 0 or DPB_ flags of dpb_config", given.flags)?;
+        let rule = "must be DPB_MODEL_SHARED or DPB_MODEL_PER_ARM";
+        Error::unless(given.feature_model <= DPB_MODEL_PER_ARM, "feature_model", rule, given.feature_model)?;
+        Error::unless(given.reserved_2 == 0, "reserved_2", "must be 0", given.reserved_2)?;
+        Error::unless(given.reserved_3 == 0, "reserved_3", "must be 0", given.reserved_3)?;
+        Error::unless(given.reserved == 0, "reserved", "must be 0", given.reserved)?;
         Ok(Config {
             arms: given.arms,
             epsilon: given.epsilon,

@@ -163,9 +163,8 @@ impl Segments {
     /// `InvalidConfig`, also for `max_segments` with more than 2^27 cells; `NoMemory`.
     pub fn new(config: &Config, seed: &mut Seed) -> Result<Segments> {
         let max_segments = config.max_segments;
-        if (u64::from(max_segments) + 1) * u64::from(config.arms) > Self::MOST_CELLS {
-            return Err(Error::config("max_segments", "must be 2^27 arms in all segments at most", max_segments));
-        }
+        let fits = (u64::from(max_segments) + 1) * u64::from(config.arms) <= Self::MOST_CELLS;
+        Error::unless(fits, "max_segments", "must be 2^27 arms in all segments at most", max_segments)?;
         let noise = config.noise()?;
         let (arms, rows) = (config.arms as usize, max_segments as usize + 1);
         let (ranks, roster) = (try_with_capacity(arms)?, Roster::new(config.arms)?);

@@ -288,9 +288,8 @@ impl Segments {
     /// `InvalidConfig` for more than [`MOST_CELLS`](Segments::MOST_CELLS); `NoMemory`.
     fn make_arm(&mut self) -> Result<()> {
         let arms = u64::from(self.arms()) + 1;
-        if (u64::from(self.max_segments) + 1) * arms > Segments::MOST_CELLS {
-            return Err(Error::config("arms", "times max_segments must be at most 2^27", arms));
-        }
+        let fits = (u64::from(self.max_segments) + 1) * arms <= Segments::MOST_CELLS;
+        Error::unless(fits, "arms", "times max_segments must be at most 2^27", arms)?;
         let no_memory = |_| Error::NoMemory;
         self.rates.reserve()?;
         self.order.try_reserve(1).map_err(no_memory)?;

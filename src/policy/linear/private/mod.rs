@@ -15,7 +15,7 @@ use super::{Shape, algebra, discount, linearise};
 use crate::codebook::Codebook;
 use crate::config::{Config, check_arms};
 use crate::engine::Engine;
-use crate::error::{Error, Result, Value};
+use crate::error::{Error, Result};
 use crate::ledger::cells::Ledger;
 use crate::ledger::grid::Grid;
 use crate::ledger::open::Batch;
@@ -69,38 +69,15 @@ pub(crate) struct PrivateLinear {
 
 /// Checks what private features cannot be combined with.
 fn check(config: &Config) -> Result<()> {
-    let none = Value::Number(0);
-    let rules = [
-        ("codebook_len", config.codebook_len == 0, "must be at least 1 with private_features", none),
-        (
-            "reward_window",
-            config.reward_window == 0,
-            "must be above 0 with private_features: a request counts when its window is over, whatever became of it",
-            none,
-        ),
-        (
-            "max_slots",
-            config.max_slots > 0,
-            "must be 0 with private_features: a request has one slot",
-            config.max_slots.into(),
-        ),
-        (
-            "table_capacity",
-            config.table_capacity > 0,
-            "must be 0 with private_features: which decisions are recorded is not covered",
-            config.table_capacity.into(),
-        ),
-        (
-            "expected_users",
-            config.expected_users > 0,
-            "must be 0 with private_features: who is over the limit would show",
-            config.expected_users.into(),
-        ),
-    ];
-    match rules.into_iter().find(|(_, is_wrong, ..)| *is_wrong) {
-        Some((field, _, rule, got)) => Err(Error::config(field, rule, got)),
-        None => Ok(()),
-    }
+    let (rows, window, slots) = (config.codebook_len, config.reward_window, config.max_slots);
+    Error::unless(rows > 0, "codebook_len", "must be at least 1 with private_features", rows)?;
+    let rule = "must be above 0 with private_features: a request counts when its window is over, whatever became of it";
+    Error::unless(window > 0, "reward_window", rule, window)?;
+    Error::unless(slots == 0, "max_slots", "must be 0 with private_features: a request has one slot", slots)?;
+    let rule = "must be 0 with private_features: which decisions are recorded is not covered";
+    Error::unless(config.table_capacity == 0, "table_capacity", rule, config.table_capacity)?;
+    let rule = "must be 0 with private_features: who is over the limit would show";
+    Error::unless(config.expected_users == 0, "expected_users", rule, config.expected_users)
 }
 
 impl PrivateLinear {

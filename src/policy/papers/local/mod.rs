@@ -16,10 +16,8 @@ pub type OnBits<I> = Counting<i64, Exact<I, true>>;
 
 impl<I: BaselineIndex> OnBits<I> {
     pub fn new(config: &Config, _seed: &mut Seed) -> Result<Self> {
-        if config.reward_window > 0 {
-            let rule = "must be 0 in the local model: every device sends its bit";
-            return Err(Error::config("reward_window", rule, config.reward_window));
-        }
+        let rule = "must be 0 in the local model: every device sends its bit";
+        Error::unless(config.reward_window == 0, "reward_window", rule, config.reward_window)?;
         Exact::policy(config, Some(RandomizedResponse::new(config.epsilon_per_reward()?)?))
     }
 }
