@@ -2,7 +2,6 @@
 
 use crate::error::{Error, Result};
 use crate::os;
-use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use zeroize::Zeroize;
 
@@ -95,14 +94,6 @@ pub fn try_with_capacity<T>(length: usize) -> Result<Vec<T>> {
     Ok(vec)
 }
 
-/// Reserves memory in a queue, for `length` elements in all.
-///
-/// # Errors
-/// `NoMemory`: nothing has changed.
-pub fn queue_room<T>(queue: &mut VecDeque<T>, length: usize) -> Result<()> {
-    queue.try_reserve(length - queue.len()).map_err(|_| Error::NoMemory)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,8 +113,5 @@ mod tests {
         let part = if usize::BITS == 64 { 16 } else { 8 }; // half of 4 GiB can be had
         assert_eq!(WipedVec::<u64>::new(usize::MAX / part, |_| 0).err(), Some(Error::NoMemory));
         assert_eq!(try_with_capacity::<u64>(usize::MAX).err(), Some(Error::NoMemory));
-        let mut queue = VecDeque::from([1u64]);
-        assert_eq!(queue_room(&mut queue, usize::MAX), Err(Error::NoMemory));
-        assert_eq!(queue, [1]);
     }
 }

@@ -239,7 +239,7 @@ algorithms! {
         uses: "batch";
         select: "O(1); at an interval's start O(log K), and seldom O(K)";
         update: "O(1); at its end O(log K)";
-        bytes: "1700 + 72 K + 120 P";
+        bytes: "1700 + 80 K + 120 P";
         arms: "2^20";
     }
     /// UCB1 (Auer, Cesa-Bianchi, Fischer 2002): a baseline WITHOUT privacy.

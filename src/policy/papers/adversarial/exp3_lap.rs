@@ -4,7 +4,7 @@
 //! on `batch`: O(sqrt(K T ln K) ln T/eps) with 1 (the paper's, and the default), O(sqrt(K T ln K/eps) ln T) with
 //! ceil(1/eps), and O(sqrt(K T ln K ln T/eps)) with the best one, 2 ln(T)/eps: see [`Lap`].
 //!
-//! Cost: select and update O(log K); 64 bytes an arm and those of the intervals.
+//! Cost: select and update O(log K); 40 bytes an arm and those of the intervals.
 
 use super::lap::Lap;
 use crate::config::Config;

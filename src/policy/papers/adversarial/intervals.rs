@@ -9,18 +9,20 @@
 //! open when its place in the ring is needed, it is abandoned without a release. That takes about twice the pending
 //! capacity in decisions, so it happens only by repeated cancellations.
 //!
-//! Cost: O(1) a call; 96 bytes for each interval that can be open at a time, about `pending_capacity / plays` of them.
+//! Cost: O(1) a call; 24 bytes an arm, and 96 bytes for each interval that can be open at a time, about
+//! `pending_capacity / plays` of them.
 
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::ledger::open::{Batch, Release};
-use crate::memory::{WipedVec, queue_room};
+use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::{Archive, Persist, persist};
 use crate::noise::{Laplace, Noise, NoiseSource};
-use crate::policy::contract::Pull;
+use crate::policy::contract::{ArmState, Pull};
 use crate::random::Random;
 use crate::reward::Reward;
+use crate::snapshot::is_plausible;
 use std::collections::VecDeque;
 
 pub struct Intervals {
@@ -32,6 +34,7 @@ pub struct Intervals {
     ring: WipedVec<PlayInterval>,
     /// Intervals with pulls to issue, oldest first. There are at most as many as places in the ring.
     waiting: VecDeque<u32>,
+    totals: WipedVec<IntervalTotals>,
     /// The last interval's number (it wraps).
     last: u32,
     released: bool,
@@ -46,17 +49,38 @@ struct PlayInterval {
     open: bool,
 }
 
+/// The releases of an arm.
+#[derive(Default)]
+pub struct IntervalTotals {
+    sum: f64,
+    pub rewards: u64,
+    pub releases: u64,
+}
+
+impl IntervalTotals {
+    /// The mean of all releases.
+    pub fn state(&self, width: f64, active: bool) -> ArmState {
+        let rewards = self.rewards as f64;
+        ArmState { mean: self.sum / rewards, width, effective_pulls: rewards, active }
+    }
+}
+
 impl Intervals {
     pub fn new(config: &Config, plays: u64, distribution: Laplace, random: Random) -> Result<Intervals> {
         let in_flight = Engine::places(config) as u64;
         let length = (in_flight / plays + 2).next_power_of_two() as usize;
         let closed =
             || PlayInterval { number: 0, drawn: Pull::of(0), unissued: 0, batch: Batch::default(), open: false };
-        let mut waiting = VecDeque::new();
-        queue_room(&mut waiting, length)?;
-        let ring = WipedVec::new(length, |_| closed())?;
-        let (epsilon, noise) = (distribution.epsilon(), NoiseSource::new(Noise::Laplace(distribution), random));
-        Ok(Intervals { plays, epsilon, noise, ring, waiting, last: 0, released: false })
+        Ok(Intervals {
+            plays,
+            epsilon: distribution.epsilon(),
+            noise: NoiseSource::new(Noise::Laplace(distribution), random),
+            ring: WipedVec::new(length, |_| closed())?,
+            waiting: try_with_capacity(length)?.into(),
+            totals: WipedVec::new(config.arms as usize, |_| IntervalTotals::default())?,
+            last: 0,
+            released: false,
+        })
     }
 
     /// Whether an interval must be opened before the next pull.
@@ -100,7 +124,16 @@ impl Intervals {
         interval.open = false;
         let (drawn, mut batch) = (interval.drawn, std::mem::take(&mut interval.batch));
         self.released = true;
-        Some((drawn, batch.release(&mut self.noise)))
+        let release = batch.release(&mut self.noise);
+        let totals = &mut self.totals[drawn.arm() as usize];
+        totals.sum += release.sum;
+        totals.rewards += release.count;
+        totals.releases += 1;
+        Some((drawn, release))
+    }
+
+    pub fn totals(&self, arm: u32) -> &IntervalTotals {
+        &self.totals[arm as usize]
     }
 
     /// Cancels a pull, which will be issued again.
@@ -125,7 +158,15 @@ impl Intervals {
     /// Moves what a snapshot has: no open intervals.
     pub fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         self.released |= with.reads(); // there may have been releases since the snapshot
-        self.last.persist(with)
+        self.last.persist(with)?;
+        with.arms(self.totals.len())?;
+        with.alike(self.totals.iter_mut(), |with, IntervalTotals { sum, rewards, releases }| {
+            sum.persist(with)?;
+            with.count(rewards)?;
+            with.count(releases)?;
+            let alike = (*rewards > 0) == (*releases > 0) && (*rewards > 0 || *sum == 0.0);
+            with.ensure(is_plausible(*sum) && *rewards >= *releases && alike)
+        })
     }
 
     fn at(&mut self, number: u32) -> &mut PlayInterval {
@@ -139,7 +180,8 @@ impl Intervals {
     }
 }
 
-persist!(Intervals { ring, waiting, last, released } made { plays, epsilon, noise });
+persist!(Intervals { ring, waiting, totals, last, released } made { plays, epsilon, noise });
+persist!(IntervalTotals { sum, rewards, releases });
 persist!(PlayInterval { number, drawn, unissued, batch, open });
 
 #[cfg(test)]
@@ -155,7 +197,7 @@ mod tests {
     }
 
     fn intervals(plays: u64, capacity: u32) -> Intervals {
-        let mut config = Config::new(2, 1.0);
+        let mut config = Config::new(3, 1.0);
         config.pending_capacity = capacity;
         // At scale 1 the noise is far below half a reward.
         let noise = Seed::new(Some([1; 32])).unwrap().stream();

@@ -16,20 +16,18 @@
 //! adds its own noise to gains that are already private, and has its own requirements of the configuration. The
 //! privacy claim is that of the noise here, never the base's.
 //!
-//! Cost: the base's, once in tau decisions; 24 bytes an arm in addition to the base and the intervals.
+//! Cost: the base's, once in tau decisions, and its memory in addition to the intervals'.
 
 use super::intervals::Intervals;
 use crate::config::Config;
 use crate::counter::Tail;
 use crate::error::{Error, Result};
-use crate::memory::WipedVec;
-use crate::moving::{Archive, Persist, persist};
+use crate::moving::{Archive, persist};
 use crate::policy::Algorithm;
 use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
-use crate::snapshot::is_plausible;
 use std::f64::consts::LN_2;
 
 pub struct Lap {
@@ -37,17 +35,8 @@ pub struct Lap {
     intervals: Intervals,
     /// b, the distance beyond [0, 1] within which noisy gains count.
     reach: f64,
-    arms: WipedVec<LapReleases>,
     /// ln(1/beta): reported widths hold with probability 1 - beta.
     ln_inverse_beta: f64,
-}
-
-/// The releases of an arm.
-#[derive(Clone, Default)]
-struct LapReleases {
-    sum: f64,
-    rewards: u64,
-    releases: u64,
 }
 
 impl Lap {
@@ -73,14 +62,12 @@ impl Lap {
         let base_config =
             Config { horizon: draws, beta, batch: 0, base: 0, expected_users: 0, budget_periods: 0, ..config.clone() };
         let built = base.build(&base_config, seed)?;
-        if base.takes_bits() {
-            return Err(Error::config("base", "must be a policy that takes gains, not privatised bits", config.base));
-        }
+        let rule = "must be a policy that takes gains, not privatised bits";
+        Error::unless(!base.takes_bits(), "base", rule, config.base)?;
         Ok(Lap {
             base: built,
             intervals: Intervals::new(config, plays, distribution, noise)?,
             reach: (draws as f64).ln() / (distribution.epsilon() * plays as f64),
-            arms: WipedVec::new(config.arms as usize, |_| LapReleases::default())?,
             ln_inverse_beta: config.ln_inverse_beta(),
         })
     }
@@ -106,10 +93,6 @@ impl Policy for Lap {
 
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let Some((drawn, release)) = self.intervals.observe(pull, reward) else { return };
-        let arm = &mut self.arms[drawn.arm() as usize];
-        arm.sum += release.sum;
-        arm.rewards += release.count;
-        arm.releases += 1;
         match self.rescaled(release.mean()) {
             Some(gain) => self.base.observe(drawn, gain),
             None => self.base.cancel(drawn),
@@ -124,15 +107,14 @@ impl Policy for Lap {
     /// half of beta for the rewards, by Hoeffding, and half for the noises.
     fn arm(&self, arm: u32) -> ArmState {
         let active = self.base.arm(arm).active;
-        let arm = &self.arms[arm as usize];
-        if arm.releases == 0 {
+        let totals = self.intervals.totals(arm);
+        if totals.releases == 0 {
             return ArmState::unknown(active);
         }
-        let rewards = arm.rewards as f64;
+        let rewards = totals.rewards as f64;
         let log = 2.0 * LN_2 + self.ln_inverse_beta; // ln(4/beta)
-        let noise = Tail::default().and_many(arm.releases, 1.0 / self.intervals.epsilon()).width_at(log);
-        let width = (log / (2.0 * rewards)).sqrt() + noise / rewards;
-        ArmState { mean: arm.sum / rewards, width, effective_pulls: rewards, active }
+        let noise = Tail::default().and_many(totals.releases, 1.0 / self.intervals.epsilon()).width_at(log);
+        totals.state((log / (2.0 * rewards)).sqrt() + noise / rewards, active)
     }
 
     /// Its phase is the number of draws.
@@ -145,20 +127,11 @@ impl Policy for Lap {
     /// The base's state is a function of releases.
     fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         self.intervals.snapshot(with)?;
-        with.arms(self.arms.len())?;
-        with.alike(self.arms.iter_mut(), |with, arm| {
-            arm.sum.persist(with)?;
-            with.count(&mut arm.rewards)?;
-            with.count(&mut arm.releases)?;
-            let alike = (arm.rewards > 0) == (arm.releases > 0);
-            with.ensure(is_plausible(arm.sum) && arm.rewards >= arm.releases && alike)
-        })?;
         self.base.snapshot(with)
     }
 }
 
-persist!(Lap { base, intervals, arms } made { reach, ln_inverse_beta });
-persist!(LapReleases { sum, rewards, releases });
+persist!(Lap { base, intervals } made { reach, ln_inverse_beta });
 
 #[cfg(test)]
 mod tests {
@@ -195,7 +168,7 @@ mod tests {
             assert_eq!(lap.counts().loss, PrivacyLoss::Pure(if interval == 1 { 0.0 } else { 0.5 }));
             pulls.iter().for_each(|&pull| lap.observe(pull, Reward::MIN));
         }
-        assert_eq!(lap.arms.iter().map(|arm| arm.releases).sum::<u64>(), 5);
+        assert_eq!((0..3).map(|arm| lap.intervals.totals(arm).releases).sum::<u64>(), 5);
     }
 
     #[test]

@@ -12,7 +12,6 @@ use crate::policy::contract::{ArmState, Policy, PolicyCounts, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
-use crate::snapshot::is_plausible;
 
 /// theta = 1 - 2^(-1/3).
 const THRESHOLD: f64 = 0.206_299_474_015_900_26;
@@ -30,16 +29,8 @@ pub struct Tsallis {
     nu: f64,
     /// Whether some L_i is not above nu, so that nu must be computed anew.
     behind: bool,
-    released: WipedVec<TsallisReleases>,
     sigma: f64,
     draws: u64,
-}
-
-/// The releases of an arm.
-#[derive(Clone, Default)]
-struct TsallisReleases {
-    sum: f64,
-    rewards: u64,
 }
 
 impl Tsallis {
@@ -51,15 +42,13 @@ impl Tsallis {
             plays => plays.into(),
         };
         let scale = 1.0 / (distribution.epsilon() * plays as f64);
-        let arms = config.arms as usize;
         Ok(Tsallis {
             intervals: Intervals::new(config, plays, distribution, seed.stream())?,
             coins: seed.stream(),
-            losses: WipedVec::new(arms, |_| 0.0)?,
+            losses: WipedVec::new(config.arms as usize, |_| 0.0)?,
             weights: Weights::new(config.arms)?,
             nu: f64::INFINITY,
             behind: true,
-            released: WipedVec::new(arms, |_| TsallisReleases::default())?,
             sigma: (1.0 + 2.0 * scale * scale).sqrt(),
             draws: 0,
         })
@@ -165,9 +154,6 @@ impl Policy for Tsallis {
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let Some((drawn, release)) = self.intervals.observe(pull, reward) else { return };
         let loss = 1.0 - release.mean();
-        let arm = drawn.arm() as usize;
-        self.released[arm].sum += release.sum;
-        self.released[arm].rewards += release.count;
         if loss.abs() <= THRESHOLD * self.scale(drawn.phase().into()) * drawn.propensity.sqrt() {
             self.suffer(drawn.arm(), loss / drawn.propensity);
         }
@@ -179,9 +165,7 @@ impl Policy for Tsallis {
 
     /// The mean of all releases. Adversarial rewards have no mean to estimate, so there is no width.
     fn arm(&self, arm: u32) -> ArmState {
-        let arm = &self.released[arm as usize];
-        let rewards = arm.rewards as f64;
-        ArmState { mean: arm.sum / rewards, width: f64::NAN, effective_pulls: rewards, active: true }
+        self.intervals.totals(arm).state(f64::NAN, true)
     }
 
     /// Its phase is the number of draws.
@@ -194,21 +178,16 @@ impl Policy for Tsallis {
     fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         self.intervals.snapshot(with)?;
         with.count(&mut self.draws)?;
-        with.arms(self.losses.len())?;
-        with.alike(self.losses.iter_mut().zip(&mut *self.released), |with, (loss, arm)| {
+        with.alike(self.losses.iter_mut(), |with, loss| {
             loss.persist(with)?;
-            arm.sum.persist(with)?;
-            with.count(&mut arm.rewards)?;
-            // Beyond that, doubles could not distinguish neighbouring shares.
-            with.ensure(loss.abs() <= 1e15 && is_plausible(arm.sum) && (arm.rewards > 0 || arm.sum == 0.0))
+            with.ensure(loss.abs() <= 1e15) // beyond that, doubles could not distinguish neighbouring shares
         })?;
         self.behind |= with.reads();
         Ok(())
     }
 }
 
-persist!(Tsallis { intervals, losses, weights, nu, behind, released, draws } made { coins, sigma });
-persist!(TsallisReleases { sum, rewards });
+persist!(Tsallis { intervals, losses, weights, nu, behind, draws } made { coins, sigma });
 
 #[cfg(test)]
 mod tests {
@@ -351,7 +330,7 @@ mod tests {
             assert!(pulls.iter().all(|&pull| pull == pulls[0] && pull.phase() == interval));
             pulls.iter().for_each(|&pull| tsallis.observe(pull, Reward::MIN));
         }
-        assert_eq!(tsallis.released.iter().map(|arm| arm.rewards).sum::<u64>(), 20);
+        assert_eq!((0..3).map(|arm| tsallis.intervals.totals(arm).rewards).sum::<u64>(), 20);
         assert!((tsallis.sigma - (1.0 + 2.0 / 1.44f64).sqrt()).abs() < 1e-6);
         let PrivacyLoss::Pure(spent) = tsallis.counts().loss else { panic!("not pure") };
         assert!(spent <= 0.3 && spent > 0.2999);
