@@ -1,7 +1,7 @@
 //! dpb_rows: the commands of a dpb_node over rows of a host's database.
 
 use super::calls::{functions, given};
-use super::guard::{run, slice, write_length};
+use super::guard::{run, slice, write_list};
 use super::node::{FIRST_KIND, dpb_bytes, dpb_command};
 use super::sized;
 use super::status::{DPB_NULL, dpb_status};
@@ -140,11 +140,6 @@ unsafe fn store_run(
             keys: list(command.keys, command.keys_len).collect(),
             args: list(command.args, command.args_len).collect(),
         };
-        let reply = store::run(&mut rows, &command, now_ms).map_err(|RowsFailed| Error::NotReady)?;
-        if reply.len() > cap {
-            return write_length(Err(Error::BufferTooSmall { needed: reply.len() }), len);
-        }
-        buf.copy_from_nonoverlapping(reply.as_ptr(), reply.len());
-        write_length(Ok(reply.len()), len)
+        write_list(store::run(&mut rows, &command, now_ms).map_err(|RowsFailed| Error::NotReady), (buf, cap, len))
     })
 }
