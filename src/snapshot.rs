@@ -51,12 +51,8 @@ const fn is_same(mut a: &[u8], mut b: &[u8]) -> bool {
 const HEAD: usize = 5;
 const CHECKSUM: usize = 4;
 
-/// The kind of object that a snapshot holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Kind {
-    Bandit = 1,
-}
+/// The kind of object that a snapshot holds: a bandit. (What is sealed has other kinds.)
+const KIND: u8 = 1;
 
 /// A snapshot that is being written. A first pass counts the bytes, so that memory for all of them can be reserved
 /// before the second pass: see [`write()`].
@@ -70,7 +66,7 @@ pub enum Writer {
 ///
 /// # Errors
 /// `BufferTooSmall` if the snapshot is longer than `limit`; `NoMemory`; the errors of `save`.
-pub fn write(kind: Kind, limit: usize, save: impl FnMut(&mut Writer) -> Result<()>) -> Result<Unsealed> {
+pub fn write(limit: usize, save: impl FnMut(&mut Writer) -> Result<()>) -> Result<Unsealed> {
     let allocate = |length| {
         let needed = HEAD + length + CHECKSUM;
         if needed > limit {
@@ -78,7 +74,7 @@ pub fn write(kind: Kind, limit: usize, save: impl FnMut(&mut Writer) -> Result<(
         }
         let mut bytes = memory::try_with_capacity(needed)?;
         bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&[VERSION, kind as u8]);
+        bytes.extend_from_slice(&[VERSION, KIND]);
         Ok(bytes)
     };
     fields(allocate, save).map(Unsealed)
@@ -194,7 +190,7 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// # Errors
     /// `Corrupt`; `NewerVersion`.
-    pub fn new(bytes: &'a [u8], kind: Kind) -> Result<Reader<'a>> {
+    pub fn new(bytes: &'a [u8]) -> Result<Reader<'a>> {
         let fields = bytes.len().checked_sub(CHECKSUM).ok_or(Error::Corrupt)?;
         let (all, checksum) = bytes.split_at(fields);
         if all.len() < HEAD || !all.starts_with(MAGIC) {
@@ -206,7 +202,7 @@ impl<'a> Reader<'a> {
         }
         let sum = crc32fast::hash(all);
         let intact = sum.to_le_bytes() == checksum;
-        if !intact || version == 0 || all[HEAD - 1] != kind as u8 {
+        if !intact || version == 0 || all[HEAD - 1] != KIND {
             return Err(Error::Corrupt);
         }
         Ok(Reader { rest: &all[HEAD..], version, checksum: sum })
@@ -323,7 +319,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_nothing_else() {
-        let saved = write(Kind::Bandit, usize::MAX, |to| {
+        let saved = write(usize::MAX, |to| {
             to.u8(1);
             to.u32(2);
             to.u64(3);
@@ -333,7 +329,7 @@ mod tests {
         });
         let bytes = saved.unwrap().seal();
         let read = |bytes: &[u8]| -> Result<()> {
-            let mut reader = Reader::new(bytes, Kind::Bandit)?;
+            let mut reader = Reader::new(bytes)?;
             ensure(reader.bool()? && reader.u32()? == 2 && reader.u64()? == 3)?;
             ensure(reader.f32()? == 0.5 && reader.f64()?.is_nan())?;
             reader.finish()
@@ -352,14 +348,14 @@ mod tests {
 
     #[test]
     fn a_length_beyond_the_bytes_is_no_length() {
-        let saved = write(Kind::Bandit, usize::MAX, |to| {
+        let saved = write(usize::MAX, |to| {
             to.u32(u32::MAX);
             to.u64(0);
             Ok(())
         });
         let bytes = saved.unwrap().seal();
-        assert_eq!(Reader::new(&bytes, Kind::Bandit).unwrap().length(1), Err(Error::Corrupt));
-        let mut reader = Reader::new(&bytes, Kind::Bandit).unwrap();
+        assert_eq!(Reader::new(&bytes).unwrap().length(1), Err(Error::Corrupt));
+        let mut reader = Reader::new(&bytes).unwrap();
         assert_eq!(reader.length(0), Ok(u32::MAX as usize));
         assert_eq!(reader.finish(), Err(Error::Corrupt));
     }
@@ -379,19 +375,19 @@ mod tests {
     fn a_format_can_get_a_field() {
         const NEXT: u8 = VERSION + 1;
         let read = |from: &mut Reader| Result::Ok((from.u32()?, from.since(NEXT, 7, Reader::u64)?, from.u8()?));
-        let today = write(Kind::Bandit, usize::MAX, |to| {
+        let today = write(usize::MAX, |to| {
             to.u32(1);
             to.u8(3);
             Ok(())
         });
         let today = today.unwrap().seal();
-        let from = &mut Reader::new(&today, Kind::Bandit).unwrap();
+        let from = &mut Reader::new(&today).unwrap();
         assert_eq!((read(from), from.finish()), (Ok((1, 7, 3)), Ok(())));
 
-        let mut next = [MAGIC, &[NEXT, Kind::Bandit as u8][..], &[1, 0, 0, 0], &2u64.to_le_bytes(), &[3]].concat();
+        let mut next = [MAGIC, &[NEXT, KIND][..], &[1, 0, 0, 0], &2u64.to_le_bytes(), &[3]].concat();
         let from = &mut Reader::of_fields(&next[HEAD..]).of_version(NEXT);
         assert_eq!((read(from), from.finish()), (Ok((1, 2, 3)), Ok(())));
         next.extend(crc32fast::hash(&next).to_le_bytes());
-        assert_eq!(Reader::new(&next, Kind::Bandit).err(), Some(Error::NewerVersion));
+        assert_eq!(Reader::new(&next).err(), Some(Error::NewerVersion));
     }
 }

@@ -9,7 +9,7 @@ use crate::ledger::peers::PeerId;
 use crate::moving::Archive;
 use crate::policy::{Algorithm, Pull};
 use crate::privacy::PrivacyLoss;
-use crate::snapshot::{self, Kind, Reader, Writer, ensure};
+use crate::snapshot::{self, Reader, Writer, ensure};
 
 impl Bandit {
     /// Returns the releases and the public state as bytes, which are safe to log and to publish. A handle that
@@ -30,7 +30,7 @@ impl Bandit {
     pub fn snapshot_within(&self, limit: usize) -> Result<Vec<u8>> {
         let unsealed = {
             let state = &mut *self.lock.lock()?;
-            snapshot::write(Kind::Bandit, limit, |to| self.save(state, to))?
+            snapshot::write(limit, |to| self.save(state, to))?
         };
         Ok(unsealed.seal())
     }
@@ -50,7 +50,7 @@ impl Bandit {
     /// `InvalidConfig` for a snapshot of another handle, also of the one that this handle was restored from or resumed
     /// after; `Corrupt`; `NewerVersion`; `NoMemory`; `Poisoned` after an internal failure. Nothing changed.
     pub fn stored(&self, snapshot: &[u8]) -> Result<()> {
-        let head = SnapshotHead::read(&mut Reader::new(snapshot, Kind::Bandit)?)?;
+        let head = SnapshotHead::read(&mut Reader::new(snapshot)?)?;
         let state = &mut *self.lock.lock()?;
         let begun = state.periods.begun;
         let is_ours = (head.origin, head.generation) == (state.origin, self.generation) && head.periods <= begun;
@@ -71,7 +71,7 @@ impl Bandit {
 
     /// The origin of a snapshot of this node; and how many periods, decisions and generations it counts.
     pub(crate) fn counts_of(snapshot: &[u8], node: u64) -> Result<(u64, [u64; 3])> {
-        let head = SnapshotHead::read(&mut Reader::new(snapshot, Kind::Bandit)?)?;
+        let head = SnapshotHead::read(&mut Reader::new(snapshot)?)?;
         if head.config.node != node {
             let found = head.config.node;
             return Err(Error::refused("snapshot", format_args!("must be of node {node}, got one of node {found}")));
@@ -152,7 +152,7 @@ impl Bandit {
     }
 
     fn restored(snapshot: &[u8], meant: Option<(Algorithm, &Config)>) -> Result<Bandit> {
-        let from = &mut Reader::new(snapshot, Kind::Bandit)?;
+        let from = &mut Reader::new(snapshot)?;
         let head = SnapshotHead::read(from)?;
         let mut config = head.config.clone();
         if let Some((algorithm, meant)) = meant {
@@ -222,7 +222,7 @@ impl Bandit {
     /// [`restore_as`](Self::restore_as) refuses, and `forget_after`); `Full` beyond 1024 other handles;
     /// `NoMemory`; `Poisoned` after an internal failure. Nothing changed.
     pub fn merge(&self, snapshot: &[u8]) -> Result<()> {
-        let from = &mut Reader::new(snapshot, Kind::Bandit)?;
+        let from = &mut Reader::new(snapshot)?;
         let head = SnapshotHead::read(from)?;
         check_policy(self.algorithm, head.algorithm)?;
         let read = self.lock.lock()?.learner(MERGING)?.peer_reader();

@@ -558,7 +558,7 @@ mod tests {
     use crate::random::Random;
     use crate::request::{Limits, Offers, Request};
     use crate::reward::Reward;
-    use crate::snapshot::{Kind, Reader, write};
+    use crate::snapshot::{Reader, write};
 
     /// Checks that the arm has the smallest index of these, where every index is computed afresh, and those of leading
     /// arms are smaller by the margin. Returns whether the arm is known, and the margin changes the choice.
@@ -726,8 +726,8 @@ mod tests {
                 policy.observe(Pull::of(pull.arm()), Reward::from_units(pull.arm() << 21));
             }
         }
-        let bytes = write(Kind::Bandit, usize::MAX, |to| policy.snapshot(&mut Archive::Out(to))).unwrap().seal();
-        next.snapshot(&mut Archive::In(&mut Reader::new(&bytes, Kind::Bandit).unwrap())).unwrap();
+        let bytes = write(usize::MAX, |to| policy.snapshot(&mut Archive::Out(to))).unwrap().seal();
+        next.snapshot(&mut Archive::In(&mut Reader::new(&bytes).unwrap())).unwrap();
         for (arm, plan) in next.plan.arms.iter().enumerate() {
             assert_eq!([plan.pulls, plan.awaited, plan.requested, next.batched.closed(arm)], [0; 4]);
             assert_eq!(next.evidence(arm).awaited, policy.batched.evidence(arm).count);

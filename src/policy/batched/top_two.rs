@@ -553,7 +553,7 @@ mod tests {
     use crate::policy::learner::AnyLearner;
     use crate::random::Random;
     use crate::reward::Reward;
-    use crate::snapshot::{Kind, Reader, Writer, write};
+    use crate::snapshot::{Reader, Writer, write};
 
     fn made(config: &Config, number: u64) -> DpTopTwo {
         let mut key = [5; 32];
@@ -619,10 +619,10 @@ mod tests {
         let mut other = made(&config, 2);
         play(&mut other, &[0.5; 4], 1000, &mut coins(3));
         let save = |to: &mut Writer| other.persist_public(&mut Archive::Out(to), &mut std::iter::empty());
-        let bytes = write(Kind::Bandit, usize::MAX, save).unwrap().seal();
+        let bytes = write(usize::MAX, save).unwrap().seal();
         for updates in 1..=3 {
             let id = PeerId { origin: 9 + updates, generation: 0, added: &[] };
-            let mut from = Reader::new(&bytes, Kind::Bandit).unwrap();
+            let mut from = Reader::new(&bytes).unwrap();
             let peer = policy.learner().unwrap().peer_reader()(&config, &id, &mut from).unwrap();
             assert!(policy.learner().unwrap().merge(peer).unwrap());
             assert!((nats(&policy, 10.0, 0.2) - price_of_merges(updates)).abs() < 1e-12);
@@ -851,11 +851,11 @@ mod tests {
 
     /// A handle that continues from a snapshot of this one.
     fn restored(policy: &mut DpTopTwo, config: &Config, number: u64) -> DpTopTwo {
-        let bytes = write(Kind::Bandit, usize::MAX, |to| policy.snapshot(&mut Archive::Out(to))).unwrap().seal();
+        let bytes = write(usize::MAX, |to| policy.snapshot(&mut Archive::Out(to))).unwrap().seal();
         let mut next = made(config, number);
         (config.arms as usize..policy.plan.standings.len())
             .for_each(|_| next.add_arm(next.batched.ledger.roster.arms() as u64).unwrap());
-        next.snapshot(&mut Archive::In(&mut Reader::new(&bytes, Kind::Bandit).unwrap())).unwrap();
+        next.snapshot(&mut Archive::In(&mut Reader::new(&bytes).unwrap())).unwrap();
         next
     }
 

@@ -10,7 +10,7 @@ use crate::policy::learner::{AnyLearner, Growth, Learner};
 use crate::policy::lift::{self, ShownArm};
 use crate::policy::{Algorithm, Prior};
 use crate::request::{Choice, Feature, Limits, Offers, Request, Rows};
-use crate::snapshot::{Kind, Reader, write};
+use crate::snapshot::{Reader, write};
 use crate::{Bandit, Error};
 
 fn stream(number: u64) -> Random {
@@ -78,9 +78,7 @@ fn config(arms: u32, epsilon: f64) -> Config {
 }
 
 fn saved(policy: &mut Linear) -> Vec<u8> {
-    write(Kind::Bandit, usize::MAX, |to| policy.persist_public(&mut Archive::Out(to), &mut std::iter::empty()))
-        .unwrap()
-        .seal()
+    write(usize::MAX, |to| policy.persist_public(&mut Archive::Out(to), &mut std::iter::empty())).unwrap().seal()
 }
 
 /// |r|_1 <= MOST exactly, for rows of every size, and x is within a unit of what it was.
@@ -562,9 +560,9 @@ fn only_vectors_of_one_instrument_add_up() {
         observe(policy, 0, 1.0);
     };
     let contribute = |policy: &mut Linear, leader: &mut Linear| {
-        let bytes = write(Kind::Bandit, usize::MAX, |to| policy.write_open(to)).unwrap().seal();
+        let bytes = write(usize::MAX, |to| policy.write_open(to)).unwrap().seal();
         let before = leader.ledger.cells[(0, 0)].count;
-        let complete = leader.combine(&mut Reader::new(&bytes, Kind::Bandit).unwrap()).unwrap();
+        let complete = leader.combine(&mut Reader::new(&bytes).unwrap()).unwrap();
         (complete, leader.ledger.cells[(0, 0)].count - before)
     };
     let [mut leader, mut in_pilot, mut other] = [1, 2, 3].map(|seed| policy(&config(2, 20.0), SHAPE, seed));
@@ -612,7 +610,7 @@ fn a_merge_that_ends_the_pilot_reads_no_open_reward() {
 
 /// Merges a snapshot of a handle that has added these arms. Returns whether it was new.
 fn merge_saved(policy: &mut Linear, config: &Config, bytes: &[u8], origin: u64, added: &[u64]) -> bool {
-    let (id, from) = (PeerId { origin, generation: 0, added }, &mut Reader::new(bytes, Kind::Bandit).unwrap());
+    let (id, from) = (PeerId { origin, generation: 0, added }, &mut Reader::new(bytes).unwrap());
     let peer = policy.peer_reader()(config, &id, from).unwrap();
     policy.merge(peer).unwrap()
 }
@@ -955,9 +953,9 @@ fn samples_are_sums_of_their_own() {
         }
     }
     let (open, rewards) = (one.ledger.whole.as_ref().unwrap().count, one.samples.rewards());
-    let state = write(Kind::Bandit, usize::MAX, |to| one.persist_all(&mut Archive::Out(to))).unwrap().seal();
+    let state = write(usize::MAX, |to| one.persist_all(&mut Archive::Out(to))).unwrap().seal();
     let mut moved = policy(&exploring(4, 2.0), SHAPE_PER_ARM, 3);
-    moved.persist_all(&mut Archive::In(&mut Reader::new(&state, Kind::Bandit).unwrap())).unwrap();
+    moved.persist_all(&mut Archive::In(&mut Reader::new(&state).unwrap())).unwrap();
     assert!(moved.ledger.whole.as_ref().is_some_and(|sum| sum.count == open) && moved.samples.rewards() == rewards);
     assert!(rewards > 100.0 && ends(&moved, 3.0) == ends(&one, 3.0));
     // A merge counts the other's releases, once.
@@ -969,13 +967,13 @@ fn samples_are_sums_of_their_own() {
     assert_eq!(ends(&moved, 3.0), both);
     // A contribution: of samples to samples, and of a pilot to none.
     let contribute = |from: &mut Linear, to: &mut Linear| {
-        let state = write(Kind::Bandit, usize::MAX, |to| from.write_open(to)).unwrap().seal();
+        let state = write(usize::MAX, |to| from.write_open(to)).unwrap().seal();
         from.clear_open();
         let counts = |policy: &Linear| {
             policy.ledger.whole.as_ref().map_or(0.0, |sum| sum.count as f64) + policy.samples.rewards()
         };
         let before = counts(to);
-        to.combine(&mut Reader::new(&state, Kind::Bandit).unwrap()).unwrap();
+        to.combine(&mut Reader::new(&state).unwrap()).unwrap();
         counts(to) - before
     };
     let open = one.ledger.whole.as_ref().unwrap().count as f64;

@@ -373,7 +373,7 @@ mod tests {
     use crate::ledger::peers::{AnyPeer, PeerId};
     use crate::policy::learner::AnyLearner;
     use crate::random::{Random, Seed};
-    use crate::snapshot::{Kind, write};
+    use crate::snapshot::write;
 
     fn segments(keys: &[u64], arms: u32, coins: &mut Random) -> Segments {
         let config = Config { max_segments: 8, ..Config::new(arms, 1.0) };
@@ -401,12 +401,10 @@ mod tests {
         let other = |origin: usize, decisions: u64, coins: &mut Random| {
             let mut released = segments(keys[origin], 3, coins);
             released.ledger.facts.decisions = decisions;
-            let saved = write(Kind::Bandit, usize::MAX, |to| {
-                released.persist_public(&mut Archive::Out(to), &mut [].into_iter())
-            });
+            let saved = write(usize::MAX, |to| released.persist_public(&mut Archive::Out(to), &mut [].into_iter()));
             let bytes = saved.unwrap().seal();
             move || {
-                let from = &mut Reader::new(&bytes, Kind::Bandit).unwrap();
+                let from = &mut Reader::new(&bytes).unwrap();
                 let id = PeerId { origin: 7 + origin as u64, generation: 0, added: &[] };
                 segments(&[], 3, &mut Seed::new(Some([2; 32])).unwrap().stream()).peer_reader()(
                     &Config::new(3, 1.0),

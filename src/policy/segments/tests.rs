@@ -9,7 +9,7 @@ use crate::policy::learner::{AnyLearner, Learner};
 use crate::policy::prior::Prior;
 use crate::random::Random;
 use crate::request::{Limits, Offers, Request};
-use crate::snapshot::{Kind, Reader, write};
+use crate::snapshot::{Reader, write};
 use std::collections::BTreeSet;
 
 /// Segments, what a handle knows of them, and the coins of simulated rewards.
@@ -108,9 +108,8 @@ impl Site {
 
     /// A snapshot that does not count the pending pulls.
     fn saved_without(&mut self, pending: &[Pull]) -> Vec<u8> {
-        let saved = write(Kind::Bandit, usize::MAX, |to| {
-            self.segments.persist_public(&mut Archive::Out(to), &mut pending.iter().copied())
-        });
+        let saved =
+            write(usize::MAX, |to| self.segments.persist_public(&mut Archive::Out(to), &mut pending.iter().copied()));
         saved.unwrap().seal()
     }
 
@@ -119,7 +118,7 @@ impl Site {
         for &id in self.segments.ledger.roster.added.iter() {
             site.add_arm(id);
         }
-        let from = &mut Reader::new(bytes, Kind::Bandit).unwrap();
+        let from = &mut Reader::new(bytes).unwrap();
         site.segments.persist_public(&mut Archive::In(from), &mut std::iter::empty())?;
         from.finish()?;
         Ok(site)
@@ -130,7 +129,7 @@ impl Site {
             return;
         }
         let bytes = other.saved();
-        let from = &mut Reader::new(&bytes, Kind::Bandit).unwrap();
+        let from = &mut Reader::new(&bytes).unwrap();
         let id = PeerId { origin: other.origin, generation: 0, added: &other.segments.ledger.roster.added };
         let peer = self.segments.peer_reader()(&self.config, &id, from).unwrap();
         from.finish().unwrap();
