@@ -189,7 +189,7 @@ mod tests {
     fn evidence(distribution: Cumulant, sizes: &[f64], mean: f64) -> Evidence {
         let mut released = ReleaseHistory::NOTHING;
         sizes.iter().for_each(|&n| released.push(NoisySum::new(n, mean * n, 0)));
-        released.evidence(distribution, Memory::new(0), 0)
+        released.and(None, distribution, Memory::new(0), 0)
     }
 
     /// The expression under the supremum, as in the documentation.
@@ -233,7 +233,7 @@ mod tests {
         let mut released = ReleaseHistory::NOTHING;
         released.push(NoisySum::new(1000.0, 300.0, 0));
         let at = |age: u64| {
-            let evidence = released.evidence(distribution(0.5), memory, memory.ticks(age));
+            let evidence = released.and(None, distribution(0.5), memory, memory.ticks(age));
             (evidence.exponent(0.6).0, evidence.log_likelihood(0.3) - evidence.log_likelihood(0.6))
         };
         let (fresh, faded) = (at(0), at(3 << 18));
@@ -307,7 +307,7 @@ mod tests {
                 released.push(NoisySum::new(size.into(), sum, 0));
                 size = if sum < 0.5 * f64::from(size) { 12 } else { 20 };
             }
-            let evidence = released.evidence(counted, Memory::new(0), 0);
+            let evidence = released.and(None, counted, Memory::new(0), 0);
             let value = evidence.exponent(mean).0;
             counts[0] += u32::from(value >= 3f64.ln());
             counts[1] += u32::from(value >= 30f64.ln());
@@ -355,7 +355,7 @@ mod tests {
                 (size, slots) = if noisy < 0.5 * size { (12.0, [0.9, 0.3]) } else { (20.0, [1.0, 0.05]) };
             }
             for (counts, released) in counts.iter_mut().zip(&released) {
-                let evidence = released.evidence(distribution(0.5), Memory::new(0), 0);
+                let evidence = released.and(None, distribution(0.5), Memory::new(0), 0);
                 let value = evidence.exponent(mean).0;
                 counts[0] += u32::from(value >= 3f64.ln());
                 counts[1] += u32::from(value >= 30f64.ln());
@@ -377,7 +377,7 @@ mod tests {
             for n in [7.0, 31.0] {
                 released.push(NoisySum::new(n * count, 0.1 * n, 0).unexamined(n * lack));
             }
-            released.evidence(distribution(1.0), Memory::new(0), 0)
+            released.and(None, distribution(1.0), Memory::new(0), 0)
         };
         for q in [0.3, 0.9, 1.0] {
             let seen = arm(1.0, 2.0);

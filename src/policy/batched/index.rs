@@ -87,7 +87,7 @@ mod tests {
         let evidence = |rewards, mean| {
             let mut released = ReleaseHistory::NOTHING;
             released.push(NoisySum::new(rewards, mean * rewards, 0));
-            released.evidence(distribution, Memory::new(0), 0)
+            released.and(None, distribution, Memory::new(0), 0)
         };
         let (arm, leader, fewer) = (evidence(1000.0, 0.05), evidence(64_000.0, 0.07), evidence(16_000.0, 0.07));
         let index = policy.at(&arm, 0.07).0;

@@ -173,12 +173,6 @@ impl ReleaseHistory {
         self.count -= 1;
     }
 
-    /// The evidence of these releases alone, now.
-    #[cfg(test)]
-    pub fn evidence(&self, distribution: Cumulant, memory: Memory, now: u32) -> Evidence {
-        self.and(None, distribution, memory, now)
-    }
-
     /// The evidence of these and others' releases, now. It is the same at every handle with the same set of releases,
     /// whichever of them are its own.
     pub fn and(&self, others: Option<&JoinedReleases>, distribution: Cumulant, memory: Memory, now: u32) -> Evidence {
@@ -470,7 +464,7 @@ mod tests {
             released.push(NoisySum::new(f64::from(i), f64::from(i) / 2.0, 0));
         }
         // 1 + 2 at the thirteenth; then (1 + 2) + 3, and 4 + 5
-        let evidence = released.evidence(DISTRIBUTION, Memory::new(0), 0);
+        let evidence = released.and(None, DISTRIBUTION, Memory::new(0), 0);
         let terms: Vec<_> = evidence.terms().iter().map(|term| (term.noises, term.count)).collect();
         assert_eq!(terms[..4], [(3.0, 6.0), (2.0, 9.0), (1.0, 6.0), (1.0, 7.0)]);
         assert_eq!((terms.len(), evidence.count, evidence.terms()[0].sum), (12, 120.0, 3.0));
@@ -487,7 +481,7 @@ mod tests {
         released.push(NoisySum::new(100.0, 30.0, tick(0)));
         released.push(NoisySum::new(100.0, 50.0, tick(51_200)));
         let powers = |decisions| -> Vec<f64> {
-            released.evidence(DISTRIBUTION, memory, tick(decisions)).terms().iter().map(|term| term.discount).collect()
+            released.and(None, DISTRIBUTION, memory, tick(decisions)).terms().iter().map(|term| term.discount).collect()
         };
         assert_eq!(powers(51_200), [1.0, 1.0]);
         assert_eq!(powers(76_800), [0.5, 1.0]);
@@ -496,7 +490,7 @@ mod tests {
         released.expire(memory, tick(102_400));
         assert_eq!(released.count, 1);
         released.expire(memory, tick(200_000));
-        assert!(released.evidence(DISTRIBUTION, memory, tick(200_000)).is_empty());
+        assert!(released.and(None, DISTRIBUTION, memory, tick(200_000)).is_empty());
         // Ages are correct after the ticks have wrapped.
         assert_eq!(memory.discount(5, 5u32.wrapping_sub(768)), 0.5);
     }
