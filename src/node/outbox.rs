@@ -13,6 +13,7 @@
 use super::command::Outgoing;
 use super::membership::BEATS;
 use crate::error::{Error, Result};
+use crate::memory::try_with_capacity;
 use std::collections::{BTreeMap, VecDeque};
 
 /// A part of the reward of a decision; without parts it is part 0.
@@ -109,11 +110,8 @@ impl Outbox {
         // With a send rate, of each number: as many as a round after a delay sends.
         let places = pace.map_or(places, |pace| BEATS as usize * pace.slots);
         let most = pace.map_or(Self::MOST, |pace| (Self::LARGEST / (pace.slots * SIZE)).clamp(1, Self::MOST));
-        let (mut rewards, mut numbers) = (VecDeque::new(), Vec::new());
-        if pace.is_none() {
-            rewards.try_reserve_exact(places).map_err(|_| Error::NoMemory)?;
-        }
-        numbers.try_reserve_exact(1 << 10).map_err(|_| Error::NoMemory)?;
+        let rewards = try_with_capacity(if pace.is_none() { places } else { 0 })?.into();
+        let mut numbers = try_with_capacity(1 << 10)?;
         numbers.resize(1 << 10, 0);
         let (lanes, packed) = (BTreeMap::new(), VecDeque::new());
         Ok(Outbox { places, rewards, pace, lanes, packed, first: 1, batch: most, most, numbers, sent: 0, lost: 0 })
@@ -156,8 +154,7 @@ impl Outbox {
             if let Some(lane) = self.lanes.get_mut(number) {
                 lane.held = now;
             } else if self.pace.is_some() {
-                let mut rewards = Vec::new();
-                rewards.try_reserve_exact(self.places).map_err(|_| Error::NoMemory)?;
+                let rewards = try_with_capacity(self.places)?;
                 self.lanes.insert(*number, Unsent { rewards, held: now });
             }
         }
