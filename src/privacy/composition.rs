@@ -121,16 +121,9 @@ pub fn optimal(epsilon0: f64, k: u64, delta: f64) -> f64 {
         return 0.0;
     }
     let (mut low, mut high) = (0.0, basic);
-    loop {
+    while high - low > 1e-12 * high {
         let middle = low + (high - low) / 2.0;
-        if meets(middle) {
-            high = middle
-        } else {
-            low = middle
-        }
-        if high - low <= 1e-12 * high {
-            break;
-        }
+        if meets(middle) { high = middle } else { low = middle }
     }
     // Covers the rounding of (k - 2i) epsilon0.
     (high * (1.0 + 1e-12)).min(basic)
