@@ -59,12 +59,9 @@ impl Weights {
     /// Equal weights.
     pub fn new(arms: u32) -> Result<Weights> {
         let arms = arms as usize;
-        let one = Wide { mantissa: 1.0, exponent: 0 };
-        let mut weights =
-            Weights { fractions: WipedVec::new(arms, |_| 0.0)?, nodes: WipedVec::new(2 * arms, |_| one)? };
-        for node in (1..arms).rev() {
-            weights.recompute(node);
-        }
+        let (fractions, nodes) = (WipedVec::new(arms, |_| 0.0)?, WipedVec::new(2 * arms, |_| Wide::default())?);
+        let mut weights = Weights { fractions, nodes };
+        weights.set_all(|_| 1.0);
         Ok(weights)
     }
 
