@@ -53,10 +53,8 @@ impl CallerClock {
     pub fn advance(&mut self, time: u64) -> u64 {
         let passed = match self.last {
             None => self.window,
+            Some(last) if time < last && last - time <= self.most_back => return 0,
             Some(last) if time < last => {
-                if last - time <= self.most_back {
-                    return 0;
-                }
                 self.leaps += 1;
                 0
             }
