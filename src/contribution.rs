@@ -2,7 +2,7 @@
 //!
 #![doc = include_str!("../docs/theory/contributions.md")]
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, within};
 use crate::random::Random;
 use crate::snapshot::{Reader, VERSION, Writer};
 use chacha20poly1305::aead::AeadInOut;
@@ -97,10 +97,7 @@ impl FleetKey {
     /// # Errors
     /// `BufferTooSmall` if the sealed form is longer than `limit`; `NoMemory`.
     pub(crate) fn unsealed(length: usize, limit: usize) -> Result<Vec<u8>> {
-        let needed = SEAL + length;
-        if needed > limit {
-            return Err(Error::BufferTooSmall { needed });
-        }
+        let needed = within(limit, SEAL + length)?;
         if needed as u64 > MOST {
             return Err(Error::NoMemory);
         }

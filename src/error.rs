@@ -260,6 +260,11 @@ pub(crate) fn check_share(field: &'static str, value: f64) -> Result<()> {
     Error::unless(value > 0.0 && value < 1.0, field, "must be in (0, 1)", value)
 }
 
+/// Returns the length that a buffer needs, which must be within its limit.
+pub(crate) fn within(limit: usize, needed: usize) -> Result<usize> {
+    if needed > limit { Err(Error::BufferTooSmall { needed }) } else { Ok(needed) }
+}
+
 /// Shorthand for results of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 

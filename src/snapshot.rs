@@ -18,7 +18,7 @@
 //!
 #![doc = include_str!("../docs/theory/snapshots.md")]
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, within};
 use crate::memory;
 
 const MAGIC: &[u8; 3] = b"dpb";
@@ -68,11 +68,7 @@ pub enum Writer {
 /// `BufferTooSmall` if the snapshot is longer than `limit`; `NoMemory`; the errors of `save`.
 pub fn write(limit: usize, save: impl FnMut(&mut Writer) -> Result<()>) -> Result<Unsealed> {
     let allocate = |length| {
-        let needed = HEAD + length + CHECKSUM;
-        if needed > limit {
-            return Err(Error::BufferTooSmall { needed });
-        }
-        let mut bytes = memory::try_with_capacity(needed)?;
+        let mut bytes = memory::try_with_capacity(within(limit, HEAD + length + CHECKSUM)?)?;
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&[VERSION, KIND]);
         Ok(bytes)

@@ -13,7 +13,7 @@ mod tables;
 use crate::budget::check_delta;
 use crate::config::{Config, PackedConfig};
 use crate::engine::Engine;
-use crate::error::{Error, Result, Value, check_share};
+use crate::error::{Error, Result, Value, check_share, within};
 use crate::ledger::roster::Roster;
 use crate::memory::WipedVec;
 use crate::policy::{Algorithm, PolicyCounts, Prior, lift, price_of_merges};
@@ -731,9 +731,4 @@ impl Bandit {
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
-}
-
-/// Returns a length that is within the limit.
-fn within(limit: usize, needed: usize) -> Result<usize> {
-    if needed > limit { Err(Error::BufferTooSmall { needed }) } else { Ok(needed) }
 }

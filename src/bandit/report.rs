@@ -1,12 +1,12 @@
 //! What may be read of a handle: its report, its arms, and diagnostics for the operator. The table is `tables/report.rs`.
 
+use super::Bandit;
 use super::fleet::Sharing;
 use super::health::Warnings;
 use super::state::{State, catalog};
-use super::{Bandit, within};
 use crate::config::{Clock, Config};
 use crate::engine::{Counts, Refusals};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, within};
 use crate::ledger::facts::Duty;
 use crate::policy::verdict::{Running, Test, TestState};
 use crate::policy::{Algorithm, ArmState, PolicyCounts};

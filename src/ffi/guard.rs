@@ -2,7 +2,7 @@
 //! [`crate::os`].)
 
 use super::status::{DPB_NULL, DPB_OK, DPB_POISONED, dpb_status};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, within};
 use crate::os::DefaultRounding;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,13 +85,12 @@ pub unsafe fn write_length(written: Result<usize>, n: *mut usize) -> Result<()> 
 /// # Safety
 /// `out` is valid for `cap` elements, or NULL with `cap` 0; `n` is valid.
 pub unsafe fn write_list<T>(made: Result<impl AsRef<[T]>>, (out, cap, n): (*mut T, usize, *mut usize)) -> Result<()> {
-    let written = made.and_then(|list| match list.as_ref() {
-        list if list.len() > cap => Err(Error::BufferTooSmall { needed: list.len() }),
-        list => {
-            // SAFETY: as above.
-            unsafe { out.copy_from_nonoverlapping(list.as_ptr(), list.len()) };
-            Ok(list.len())
-        }
+    let written = made.and_then(|list| {
+        let list = list.as_ref();
+        within(cap, list.len())?;
+        // SAFETY: as above.
+        unsafe { out.copy_from_nonoverlapping(list.as_ptr(), list.len()) };
+        Ok(list.len())
     });
     // SAFETY: as above.
     unsafe { write_length(written, n) }
