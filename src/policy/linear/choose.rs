@@ -35,10 +35,10 @@ impl Linear {
         self.row.head.purpose = purpose;
         let arms = offer.arms();
         let arm = match explores && !arms.is_empty() {
-            true => Some(arms[self.coins.below(arms.len() as u64) as usize]),
+            true => Some(arms[self.models.coins.below(arms.len() as u64) as usize]),
             false if self.plays_means(offer) => self.best(None, offer),
             false => {
-                let draw = self.coins.below(DRAWS as u64) as usize;
+                let draw = self.models.coins.below(DRAWS as u64) as usize;
                 self.best(Some(draw), offer)
             }
         };
@@ -103,7 +103,7 @@ impl Linear {
     /// worth most. `None`: what is sure is worth as much.
     fn best(&self, draw: Option<usize>, offer: &Offer) -> Option<u32> {
         best(offer, |arm| {
-            let model = &self.models[self.shape.model(arm)];
+            let model = &self.models.all[self.shape.model(arm)];
             let theta = draw.map_or(&*model.mean, |draw| model.draw(draw));
             if self.shape.per_arm {
                 let logit = self.x_dot(theta);
@@ -166,20 +166,16 @@ impl Linear {
         if self.is_pilot() {
             return;
         }
-        let models = self.models.len();
+        let models = self.models.all.len();
         if self.ready < models {
             self.refresh(self.ready);
             return;
         }
         if self.ledger.facts.decisions.is_multiple_of(RENEW) {
-            self.cursor = (self.cursor + 1) % (DRAWS * models);
-            self.models[self.cursor % models].redraw(self.cursor / models, &mut self.coins);
+            self.models.redraw_next();
         }
-        let decisions = self.ledger.facts.time.decisions_in(self.memory).min(1e18);
-        let patience = (decisions / 16.0 / models as f64).max(64.0) as u64;
-        if self.memory.is_finite() && self.ledger.facts.decisions.is_multiple_of(patience) {
-            let model = (self.ledger.facts.decisions / patience % models as u64) as usize;
-            self.fade(model);
+        if let Some(model) = self.models.fading(&self.ledger.facts, models) {
+            self.models.fade(model, self.ledger.facts.now());
             self.refit(model);
         }
     }

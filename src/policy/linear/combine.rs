@@ -5,7 +5,7 @@
 //! instruments in the leader's snapshots; what it has collected with another one is dropped.
 
 use super::batch::{Instrument, VectorBatch};
-use super::model::{FadingPrior, Model, ModelEvidence};
+use super::model::{Model, ModelEvidence};
 use super::{Linear, LinearLedger, LinearReleases, SavedLinear, Shape};
 use crate::config::check_arms;
 use crate::error::Result;
@@ -15,21 +15,9 @@ use crate::memory::try_with_capacity;
 use crate::moving::{Archive, Persist};
 use crate::policy::contract::Pull;
 use crate::policy::learner::{Change, Growth, Learner, PeerHead};
-use crate::policy::prior::Prior;
 use crate::snapshot::Reader;
 
 impl Linear {
-    /// Sets the prior of an arm's mean rate over all requests, which is a prior of the intercept of its model. Whatever
-    /// its strength, it moves the logit from the common rate with a precision of at most 1.5/max(gap^2, 1/4), against
-    /// one of 1, so a wrong prior is overcome. (Ads at epsilon 1, eight worlds, strength 1e6. The loss in % of the loss
-    /// of uniform play, after 1e5 decisions: 17.9 without priors, 15.4 with right ones, 18.4 with reversed ones, and
-    /// 20.8 with priors a tenth of the rate for the best three. After 5e5: 6.7, 6.4, 7.6 and 7.0.)
-    fn set_prior(&mut self, model: usize, prior: Prior) {
-        self.fade(model);
-        self.models[model].public = Some(FadingPrior::new(prior));
-        self.refit(model);
-    }
-
     /// Takes over C of the leader, or of a handle with a larger one; of the leader also the partition, and the instruments
     /// of its open batches.
     fn follow(&mut self, peer: usize) {
@@ -44,7 +32,7 @@ impl Linear {
                 self.rescale(unit);
             }
         }
-        for model in 0..self.models.len() {
+        for model in 0..self.models.all.len() {
             let peer = &self.ledger.peers[peer];
             let Some(theirs) = peer.arm(model, &self.ledger.roster) else { continue };
             let instrument = peer.releases.models[theirs].0;
@@ -73,17 +61,20 @@ impl Learner for Linear {
             Change::Full(Place::Whole) => self.release_samples(),
             Change::Full(Place::Cell(_, model)) => self.release_model(model),
             Change::Added if self.shape.per_arm && self.ledger.peers.updates() > 0 => {
-                self.join_model(self.models.len() - 1);
+                self.join_model(self.models.all.len() - 1);
             }
-            Change::Prior(arm, prior) => self.set_prior(arm, prior),
+            Change::Prior(arm, prior) => {
+                self.models.set_prior(arm, prior, self.ledger.facts.now());
+                self.refit(arm);
+            }
             Change::Joined { peer, .. } => {
                 self.follow(peer);
                 self.join_pilots();
-                (0..self.models.len()).for_each(|model| self.join_model(model));
+                (0..self.models.all.len()).for_each(|model| self.join_model(model));
             }
             Change::Duty => {
                 self.plan_whole();
-                for model in 0..self.models.len() {
+                for model in 0..self.models.all.len() {
                     let quota = self.quota(model, self.ledger.cells[(0, model)].setting.instrument);
                     self.ledger.cells[(0, model)].quota = quota;
                 }
@@ -98,7 +89,7 @@ impl Learner for Linear {
     /// `InvalidConfig` for more arms than can be served in time; `NoMemory`.
     fn grow(&mut self, by: Growth) -> Result<()> {
         match by {
-            Growth::Peers => self.models.iter_mut().try_for_each(Model::reserve_others),
+            Growth::Peers => self.models.all.iter_mut().try_for_each(Model::reserve_others),
             Growth::Arm => {
                 check_arms(self.ledger.roster.arms() + 1, self.shape.most_arms())?;
                 if self.shape.per_arm { self.add_model() } else { Ok(()) }

@@ -24,6 +24,7 @@ mod batch;
 mod choose;
 mod combine;
 mod model;
+mod models;
 mod partition;
 mod pilot;
 pub(crate) mod policy;
@@ -41,17 +42,16 @@ use crate::ledger::grid::Grid;
 use crate::memory::WipedVec;
 use crate::moving::{Archive, Persist};
 use crate::noise::{Laplace, Noise, NoiseSource};
-use crate::random::{Random, Seed};
+use crate::random::Seed;
 use crate::request::{Offer, Row};
 use crate::reward::Reward;
-use algebra::sigma;
 use batch::{BOUND, Instrument, Setting, VectorBatch};
-use model::{Common, Model, ModelEvidence, ModelScratch, likeliest_shrinkage};
+use model::{Common, ModelEvidence};
+use models::Models;
 use partition::{Partition, Splitter};
 use pilot::Pilots;
 use rows::{PendingRows, Scale, UnpackedRow};
 use sample::Samples;
-use std::f64::consts::LN_2;
 
 /// The shape of rows and models.
 #[derive(Clone, Copy, Debug)]
@@ -72,40 +72,26 @@ pub(crate) struct Linear {
     /// The probability of each sample after the pilot, and their releases.
     sampled: f64,
     samples: Samples,
-    /// `forget_after`, in ticks of the configuration's clock; infinite if it is 0.
-    memory: f64,
     /// The open vectors of all models, and the whole: of the pilot until the rate is known, and then of the samples.
     ledger: LinearLedger,
-    coins: Random,
     pilots: Pilots,
     common: Common,
-    models: WipedVec<Model>,
+    models: Models,
     /// Number of models whose draws follow their releases and priors. After the pilot, and after the shrinkage has
     /// changed, each decision adds one.
     ready: usize,
     /// Whether all models have been ready since the pilot. Until then arms are played evenly.
     begun: bool,
-    scratch: ModelScratch,
     /// The current row, |x|_1 of it, whether that was too large, and x.
     row: UnpackedRow,
     size: f64,
     is_large: bool,
     x: WipedVec<f64>,
     kept: PendingRows,
-    /// Draw that is redrawn next.
-    cursor: usize,
-    failures: u64,
     oversized: u64,
 }
 
 type LinearLedger = Ledger<VectorBatch, LinearReleases>;
-
-/// Largest distance, in logits, from the rate to the point at which a mean is linearised; and to the point whose slope is
-/// used there. (With 3 for both, Shuttle has 5.5, 6.7, 8.0 and 13.3% wrong without noise and at epsilon
-/// 4, 1 and .25, instead of 4.3, 4.7, 6.7 and 11.0. With 8 for both, 3.6, 6.1, 7.8 and 10.6, and one run in three has
-/// twice as much.)
-const FARTHEST_POINT: f64 = 8.0;
-const FARTHEST_SLOPE: f64 = 3.0;
 
 /// Returns the noise for vectors of sensitivity BOUND.
 fn noise(config: &Config) -> Result<Laplace> {
@@ -170,22 +156,17 @@ impl Linear {
             exploration: config.exploration,
             sampled: Samples::share(config),
             samples: Samples::default(),
-            memory: if config.forget_after > 0 { config.forget_after as f64 } else { f64::INFINITY },
             ledger: Ledger::new(config, cells, NoiseSource::new(noise, seed.stream()))?,
-            coins: seed.stream(),
             pilots: Pilots::default(),
             common: Common::new(variance),
-            models: WipedVec::try_with_capacity(models)?,
+            models: Models::new(config, d, models, seed.stream())?,
             ready: 0,
             begun: false,
-            scratch: ModelScratch::new(d)?,
             row: UnpackedRow::new(features)?,
             size: 0.0,
             is_large: false,
             x: algebra::zeros(d)?,
             kept: PendingRows::new(Engine::places(config), features)?,
-            cursor: 0,
-            failures: 0,
             oversized: 0,
         };
         policy.ledger.whole = Some(Box::new(VectorBatch::new(d)?));
@@ -201,16 +182,12 @@ impl Linear {
     }
 
     fn add_model(&mut self) -> Result<()> {
-        let (mut model, batch) = (Model::new(self.d())?, VectorBatch::new(self.d())?);
-        if self.ledger.peers.updates() > 0 {
-            model.reserve_others()?;
-        }
-        self.models.reserve()?;
+        let (model, batch) = (self.models.make()?, VectorBatch::new(self.d())?);
         self.ledger.cells.reserve()?;
         self.models.push(model);
         self.ledger.cells.push(batch);
-        self.open(self.models.len() - 1, self.common.first);
-        self.refresh(self.models.len() - 1);
+        self.open(self.models.all.len() - 1, self.common.first);
+        self.refresh(self.models.all.len() - 1);
         Ok(())
     }
 
@@ -256,25 +233,16 @@ impl Linear {
     fn believe(&mut self) -> bool {
         let Some(pooled) = self.pilots.pool() else { return false };
         let rate = pooled.rate();
-        self.common.belief = pooled.belief(self.common.belief.shrinkage);
+        self.models.belief = pooled.belief(self.models.belief.shrinkage);
         self.common.reward_variance = rate * (1.0 - rate);
         (self.common.size, self.common.square) = (pooled.mean_size(), pooled.mean_square());
         true
     }
 
-    /// Returns m = x theta, p = sigma(m) and v, the point and the slope at which the current row's mean is linearised:
-    /// p + v (x theta' - m) for other theta'. Far from the rate the true slope is almost 0, so that a step towards a
-    /// reward that was not expected would go much too far. Then v is larger, and steps are too short. Any v is valid.
-    fn linearise(&self, model: usize) -> [f64; 3] {
-        linearise(self.x_dot(&self.models[model].mean), self.common.belief.intercept)
-    }
-
-    /// Chooses the shrinkage of the prior with the largest marginal likelihood of all evidence. Returns whether it has
-    /// changed. Then each model follows at its next release or refresh, one at each decision. (The sum is exact, so it
-    /// does not depend on the order of the arms.)
+    /// Makes the shrinkage follow the evidence. Returns whether it has changed. Then each model follows at its next release
+    /// or refresh, one at each decision.
     fn choose_shrinkage(&mut self) -> bool {
-        let best = likeliest_shrinkage(&self.models);
-        let changed = std::mem::replace(&mut self.common.belief.shrinkage, best) != best;
+        let changed = self.models.choose_shrinkage();
         if changed {
             self.ready = 0;
         }
@@ -287,15 +255,14 @@ impl Linear {
         let Some(pilot) = self.ledger.whole.take_if(|whole| whole.is_of_all()) else { return };
         self.scale.settle();
         (self.ready, self.begun) = (0, false);
-        self.models.iter_mut().for_each(|model| model.expect(&self.common.belief));
+        self.models.expect();
         self.refresh(0);
         // All models are alike now, so the best first instrument of one is the best of all.
         let share = self.ledger.facts.share();
         if pilot.count > 0 {
-            let (model, reward_variance) = (&self.models[0], self.common.reward_variance);
-            self.common.first = model.next(&pilot, reward_variance, &self.common, share, &mut self.scratch);
+            self.common.first = self.models.next(0, &pilot, self.common.reward_variance, &self.common, share);
         }
-        (0..self.models.len()).for_each(|model| self.open(model, self.common.first));
+        (0..self.models.all.len()).for_each(|model| self.open(model, self.common.first));
         self.ledger.whole = Some(pilot).filter(|_| self.sampled > 0.0);
         self.open_whole(Instrument::Samples);
     }
@@ -318,66 +285,49 @@ impl Linear {
         self.pilots.pooled = self.pilots.pooled.rescaled(factor);
         self.ledger.whole.iter_mut().for_each(|pilot| pilot.rescale(unit));
         self.believe();
-        for model in 0..self.models.len() {
-            self.models[model].own.rescale(factor);
+        for model in 0..self.models.all.len() {
+            self.models.all[model].own.rescale(factor);
             self.open(model, self.ledger.cells[(0, model)].setting.instrument);
         }
     }
 
     fn quota(&self, model: usize, instrument: Instrument) -> u64 {
         let facts = &self.ledger.facts;
-        facts.quota(VectorBatch::quota_of(self.models[model].quota(instrument, &self.common, facts.share())))
+        facts.quota(VectorBatch::quota_of(self.models.all[model].quota(instrument, &self.common, facts.share())))
     }
 
     /// Releases a full batch, its only release. Then updates the model and opens the next batch.
     fn release_model(&mut self, model: usize) {
         self.ledger.facts.time.learn();
-        self.fade(model);
+        self.models.fade(model, self.ledger.facts.now());
         let Ledger { facts, cells, noise, .. } = &mut self.ledger;
         let batch = &mut cells[(0, model)];
         facts.release(batch.count);
-        batch.release(noise, &mut self.scratch.information.y);
-        batch.residuals(&mut self.scratch.information.y);
-        let learned = self.models[model].learn(batch, &self.common, &mut self.scratch, &mut self.coins);
-        self.failures += u64::from(!learned);
+        let y = &mut self.models.scratch.information.y;
+        batch.release(noise, y);
+        batch.residuals(y);
+        let variance = self.common.variance;
+        if self.models.learn(model, |model, information| model.add(batch, variance, information)) {
+            self.models.fit(model);
+        }
         if self.choose_shrinkage() {
             self.refresh(model);
         }
         self.splitter.split();
         let (batch, share) = (&self.ledger.cells[(0, model)], self.ledger.facts.share());
-        let next = self.models[model].next(batch, 1.0, &self.common, share, &mut self.scratch);
+        let next = self.models.next(model, batch, 1.0, &self.common, share);
         self.open(model, next);
     }
 
-    fn fade(&mut self, model: usize) {
-        let (discount, now) = (self.discount(model), self.now());
-        let model = &mut self.models[model];
-        if self.memory.is_finite() {
-            model.fade(discount);
-        }
-        model.faded = now;
-    }
-
-    /// Returns the current time on the configuration's clock.
-    fn now(&self) -> u64 {
-        self.ledger.facts.now()
-    }
-
-    /// Returns the discount of a model's evidence since it last faded.
-    fn discount(&self, model: usize) -> f64 {
-        discount(self.now() - self.models[model].faded, self.memory)
-    }
-
     fn refresh(&mut self, model: usize) {
-        let sound = self.models[model].refresh(&self.common.belief, &mut self.scratch, &mut self.coins);
-        self.failures += u64::from(!sound);
+        self.models.refresh(model);
         self.ready += usize::from(model == self.ready);
-        self.begun |= self.ready == self.models.len();
+        self.begun |= self.ready == self.models.all.len();
     }
 
     /// Makes the shrinkage and this model follow the model's evidence.
     fn refit(&mut self, model: usize) {
-        self.models[model].fit(&self.common.belief, &mut self.scratch);
+        self.models.fit(model);
         self.choose_shrinkage();
         self.refresh(model);
     }
@@ -400,30 +350,12 @@ impl Linear {
     /// Sums over handles are exact. Models that know the same releases are equal to the last bit, whatever the order of
     /// the merges and whichever releases are their own, except for priors and for what has faded since.
     fn join_model(&mut self, model: usize) {
-        self.ledger.facts.time.learn();
-        self.fade(model);
-        let (now, unit, Ledger { peers, roster, .. }) = (self.now(), self.scale.unit, &self.ledger);
-        let others = peers.iter().filter_map(|peer| {
-            let theirs = peer.arm(model, roster)?;
-            let factor = peer.releases.saved.scale.unit / unit;
-            Some((&peer.releases.models[theirs].1, discount(now - peer.merged, self.memory), factor))
+        let unit = self.scale.unit;
+        self.models.join(model, &mut self.ledger, |LinearReleases { saved, models }, theirs| {
+            (&models[theirs].1, saved.scale.unit / unit)
         });
-        self.models[model].join(others, &mut self.scratch);
         self.refit(model);
     }
-}
-
-/// Returns m, sigma(m) and v for m = x theta, where `rate` is the logit of the rate: see [`Linear::linearise`].
-fn linearise(m: f64, rate: f64) -> [f64; 3] {
-    let near = |m: f64, distance| m.clamp(rate - distance, rate + distance);
-    let m = near(m, FARTHEST_POINT);
-    let p = sigma(near(m, FARTHEST_SLOPE));
-    [m, sigma(m), p * (1.0 - p)]
-}
-
-/// Returns the discount of evidence of this age: a half for each quarter of `memory`.
-fn discount(age: u64, memory: f64) -> f64 {
-    libm::exp(-4.0 * LN_2 * age as f64 / memory)
 }
 
 /// What a snapshot has of a handle, before its models.

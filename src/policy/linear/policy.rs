@@ -45,7 +45,7 @@ impl Policy for Linear {
             if self.ledger.roster.is_live(arm as usize) {
                 self.prepare(model);
                 self.take_row(row);
-                (mean, deviation) = self.models[model].predict_reward(&self.x, &mut self.scratch.y);
+                (mean, deviation) = self.models.predict_reward(model, &self.x);
             }
             each(mean, deviation);
         }
@@ -57,7 +57,7 @@ impl Policy for Linear {
         let model = self.shape.model(arm);
         self.prepare(model);
         for coordinate in (1..self.d()).chain([0]) {
-            let (mean, deviation) = self.models[model].weight(coordinate, &mut self.scratch.y);
+            let (mean, deviation) = self.models.weight(model, coordinate);
             let unit = if coordinate == 0 { 1.0 } else { self.scale.unit };
             each(mean / unit, deviation / unit);
         }
@@ -77,7 +77,7 @@ impl Policy for Linear {
             return;
         }
         let model = self.shape.model(self.row.head.arm);
-        let point = self.linearise(model);
+        let point = self.models.belief.linearise(self.x_dot(&self.models.all[model].mean));
         self.ledger.cells[(0, model)].collect(&self.row, &self.x, point, reward);
         if self.ledger.cells[(0, model)].is_full() {
             self.release_model(model);
@@ -91,14 +91,18 @@ impl Policy for Linear {
     /// number of rewards in the releases of its model, which all arms may share, without those of the pilot.
     fn arm(&self, arm: u32) -> ArmState {
         let model = self.shape.model(arm);
-        let effective_pulls = self.discount(model) * self.models[model].count();
+        let effective_pulls = self.models.count(model, self.ledger.facts.now());
         ArmState { effective_pulls, ..ArmState::unknown(self.ledger.roster.is_live(arm as usize)) }
     }
 
     /// Its failures are releases and models that were dropped because a matrix was not positive definite to working
     /// precision.
     fn counts(&self) -> PolicyCounts {
-        PolicyCounts { failures: self.failures, oversized: self.oversized, ..PolicyCounts::of_ledger(&self.ledger) }
+        PolicyCounts {
+            failures: self.models.failures,
+            oversized: self.oversized,
+            ..PolicyCounts::of_ledger(&self.ledger)
+        }
     }
 
     fn samples(&self) -> Result<Option<[ReleaseTotals; 2]>> {
@@ -112,7 +116,7 @@ impl Policy for Linear {
     fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         self.ledger.persist(with)?;
         let mut saved = SavedLinear {
-            failures: self.failures,
+            failures: self.models.failures,
             oversized: self.oversized,
             pilots: self.pilots,
             led: self.ledger.facts.duty().led(),
@@ -125,22 +129,18 @@ impl Policy for Linear {
         if with.reads() {
             self.continue_from(&saved);
         }
-        for number in 0..self.models.len() {
-            let (discount, model) = (self.discount(number), &mut self.models[number]);
-            let mut instrument = self.ledger.cells[(0, number)].setting.instrument;
+        let now = self.ledger.facts.now();
+        for model in 0..self.models.all.len() {
+            let mut instrument = self.ledger.cells[(0, model)].setting.instrument;
             instrument.persist(with)?;
-            model.persist(discount, with)?;
+            self.models.persist(model, now, with)?;
             if with.reads() {
-                model.fit(&self.common.belief, &mut self.scratch);
-                self.open(number, instrument);
+                self.open(model, instrument);
             }
         }
         if with.reads() {
-            self.choose_shrinkage();
-            for model in &mut *self.models {
-                ensure(model.refresh(&self.common.belief, &mut self.scratch, &mut self.coins))?;
-            }
-            (self.ready, self.begun) = (self.models.len(), true);
+            ensure(self.models.refit())?;
+            (self.ready, self.begun) = (self.models.all.len(), true);
         }
         Ok(())
     }
@@ -157,7 +157,7 @@ impl Linear {
     /// Continues from what a snapshot has before the models. Rewards that were in open batches, including the pilot's, never
     /// enter a release.
     fn continue_from(&mut self, saved: &SavedLinear) {
-        (self.failures, self.oversized) = (saved.failures, saved.oversized);
+        (self.models.failures, self.oversized) = (saved.failures, saved.oversized);
         self.pilots = saved.pilots;
         self.common.first = saved.first;
         self.scale = saved.scale;
@@ -166,8 +166,6 @@ impl Linear {
         let keeps = !is_known || self.sampled > 0.0;
         (self.samples, self.ledger.whole) = (saved.samples, self.ledger.whole.take().filter(|_| keeps));
         self.open_whole(if is_known { Instrument::Samples } else { Instrument::Cells(1) });
-        let now = self.now();
-        self.models.iter_mut().for_each(|model| model.faded = now);
     }
 }
 

@@ -86,7 +86,7 @@ impl Linear {
             return (false, RewardPurpose::Model);
         }
         let is_sampled = offer.worths.is_none() && offer.slots <= 1;
-        let (toss, share) = (self.coins.unit(), if is_sampled { self.sampled } else { 0.0 });
+        let (toss, share) = (self.models.coins.unit(), if is_sampled { self.sampled } else { 0.0 });
         let purpose = match toss {
             _ if toss < share => RewardPurpose::Even,
             _ if toss >= 1.0 - share => RewardPurpose::Own,

@@ -9,6 +9,7 @@ use crate::policy::contract::{Policy, Pull};
 use crate::policy::learner::{AnyLearner, Growth, Learner};
 use crate::policy::lift::{self, ShownArm};
 use crate::policy::{Algorithm, Prior};
+use crate::random::Random;
 use crate::request::{Choice, Feature, Limits, Offers, Request, Rows};
 use crate::snapshot::{Reader, write};
 use crate::{Bandit, Error};
@@ -165,7 +166,7 @@ const THETA: [f64; 3] = [2.0, -2.0, 1.0];
 fn is_sound(policy: &mut Linear) -> bool {
     let d = policy.shape.features as usize;
     let eligible = policy.ledger.roster.live().to_vec();
-    let mut sound = policy.failures == 0;
+    let mut sound = policy.models.failures == 0;
     for scale in [0.0, 1.0, -1.0, 1e30] {
         let rows = if policy.shape.per_arm { 1 } else { eligible.len() };
         let x: Vec<f32> = (0..rows * d).map(|i| (scale * (i as f64 - 3.0)) as f32).collect();
@@ -235,11 +236,13 @@ fn a_prediction_after_the_pilot_prepares_models() {
 fn the_marginal_likelihood_is_an_integral() {
     let mut policy = policy(&config(2, 1.0), Shape { features: 1, ..SHAPE }, 1);
     let belief = Belief { intercept: -2.0, precision: 0.5, shrinkage: 1.0 };
-    let model = &mut policy.models[0];
+    policy.models.belief = belief;
+    let model = &mut policy.models.all[0];
     let (precision, shift) = ([3.0, 1.0, 2.0], [-4.0, 1.5]);
     model.own.precision.copy_from_slice(&precision);
     model.own.shift.copy_from_slice(&shift);
-    model.fit(&belief, &mut policy.scratch);
+    policy.models.fit(0);
+    let likelihoods = policy.models.all[0].likelihoods;
     let integral = |shrinkage: f64| {
         let mut sum = 0.0;
         for (i, j) in (-1000..1000).flat_map(|i| (-1000..1000).map(move |j| (i, j))) {
@@ -250,8 +253,8 @@ fn the_marginal_likelihood_is_an_integral() {
         }
         (sum * shrinkage.sqrt()).ln()
     };
-    let offset = model.likelihoods[0] - integral(SHRINKAGES[0].0);
-    for ((shrinkage, _), likelihood) in SHRINKAGES.into_iter().zip(model.likelihoods) {
+    let offset = likelihoods[0] - integral(SHRINKAGES[0].0);
+    for ((shrinkage, _), likelihood) in SHRINKAGES.into_iter().zip(likelihoods) {
         assert!((likelihood - integral(shrinkage) - offset).abs() < 1e-6, "{shrinkage}");
     }
 }
@@ -261,12 +264,12 @@ fn the_marginal_likelihood_is_an_integral() {
 #[test]
 fn a_slope_is_never_almost_zero() {
     let mut policy = policy(&config(2, 1.0), SHAPE, 1);
-    policy.common.belief.intercept = -2.0;
+    policy.models.belief.intercept = -2.0;
     policy.set_x();
     let sigma = |m: f64| 1.0 / (1.0 + (-m).exp());
     for (logit, point, slope) in [(-1.0, -1.0, -1.0), (3.0, 3.0, 1.0), (-7.0, -7.0, -5.0), (90.0, 6.0, 1.0)] {
-        policy.models[0].mean[0] = logit;
-        let [m, p, v] = policy.linearise(0);
+        policy.models.all[0].mean[0] = logit;
+        let [m, p, v] = policy.models.belief.linearise(policy.x_dot(&policy.models.all[0].mean));
         let expected = [point, sigma(point), sigma(slope) * (1.0 - sigma(slope))];
         assert!([m, p, v].iter().zip(expected).all(|(x, y)| (x - y).abs() < 1e-12), "{logit}: {m} {p} {v}");
     }
@@ -286,7 +289,7 @@ fn means_near_certainty_do_not_hold_theta_back() {
             let mean = 1.0 / (1.0 + (-10.0 * x).exp());
             observe(&mut policy, 0, f64::from(u8::from(coins.unit() < mean)));
         }
-        let slope = policy.models[0].mean[1] / policy.scale.unit;
+        let slope = policy.models.all[0].mean[1] / policy.scale.unit;
         assert!((6.3..10.0).contains(&slope), "{slope}");
     }
 }
@@ -299,8 +302,8 @@ fn the_prior_is_as_wide_as_the_features_are_strong() {
             let shape = Shape { per_arm, ..SHAPE };
             let mut policy = policy(&config(4, 4.0), shape, 1);
             let lost = play(&mut policy, 20_000, 2.0, &THETA.map(|theta| strength * theta), &mut stream(2));
-            println!("{per_arm} {strength}: {lost:.3}, {:?}", policy.models[0].likelihoods);
-            policy.common.belief.shrinkage
+            println!("{per_arm} {strength}: {lost:.3}, {:?}", policy.models.all[0].likelihoods);
+            policy.models.belief.shrinkage
         };
         assert!(shrinkage(6.0) < 0.5 && shrinkage(0.3) >= 1.0, "{per_arm}");
     }
@@ -312,8 +315,8 @@ fn the_prior_is_as_wide_as_the_features_are_strong() {
 fn noise_alone_does_not_choose_the_shrinkage() {
     let mut policy = policy(&config(2, 1.0), SHAPE, 1);
     let mut chosen = |likelihoods| {
-        policy.models[0].likelihoods = likelihoods;
-        (policy.choose_shrinkage(), policy.common.belief.shrinkage)
+        policy.models.all[0].likelihoods = likelihoods;
+        (policy.choose_shrinkage(), policy.models.belief.shrinkage)
     };
     assert_eq!(chosen([0.0; 3]), (false, 0.3));
     assert_eq!(chosen([2.0, 1.0, 0.0]), (false, 0.3)); // as after a scalar with noise of three deviations
@@ -330,18 +333,18 @@ fn after_a_change_of_the_shrinkage_each_decision_refreshes_a_model() {
     let mut policy = policy(&config(10, 10.0), shape, 3);
     play(&mut policy, 3000, 1.0, &THETA, &mut stream(4));
     let row = [0.1; 4];
-    let shrinkage = policy.common.belief.shrinkage;
-    policy.models[0].likelihoods = if shrinkage < 1.0 { [0.0, 0.0, 1e6] } else { [1e6, 0.0, 0.0] };
-    assert!(policy.choose_shrinkage() && policy.common.belief.shrinkage != shrinkage);
-    let before = policy.models[9].mean.to_vec();
+    let shrinkage = policy.models.belief.shrinkage;
+    policy.models.all[0].likelihoods = if shrinkage < 1.0 { [0.0, 0.0, 1e6] } else { [1e6, 0.0, 0.0] };
+    assert!(policy.choose_shrinkage() && policy.models.belief.shrinkage != shrinkage);
+    let before = policy.models.all[9].mean.to_vec();
     for ready in 1..=5 {
         let (_, propensity) = choose(&mut policy, None, Rows::Dense(&row));
         policy.cancel(Pull::of(0));
         assert!(policy.ready == ready && propensity.is_nan());
     }
-    assert_eq!(*policy.models[9].mean, *before);
+    assert_eq!(*policy.models.all[9].mean, *before);
     predict(&mut policy, &request(Some(&[9]), Rows::Dense(&row)));
-    assert!(policy.ready == 10 && *policy.models[9].mean != *before);
+    assert!(policy.ready == 10 && *policy.models.all[9].mean != *before);
 }
 
 /// Batches are half of all before where noise is large, a tenth where it is small, and the geometric mean in between:
@@ -349,10 +352,10 @@ fn after_a_change_of_the_shrinkage_each_decision_refreshes_a_model() {
 #[test]
 fn batches_end_when_most_is_known() {
     let mut policy = policy(&config(2, 1.0), SHAPE, 1);
-    policy.models[0].own.count = 1e6;
+    policy.models.all[0].own.count = 1e6;
     let mut quota = |variance: f64, instrument| {
         policy.common.variance = variance;
-        policy.models[0].quota(instrument, &policy.common, policy.ledger.facts.share())
+        policy.models.all[0].quota(instrument, &policy.common, policy.ledger.facts.share())
     };
     for instrument in [Instrument::Sum, Instrument::Bin, Instrument::Cells(1), Instrument::Cells(64)] {
         assert!(quota(1e9, instrument) >= 5e5);
@@ -397,7 +400,7 @@ fn precisions_stay_positive_definite() {
         let turns = if features > 100 { 1500 } else { 6000 };
         for time in 0..2 * turns {
             if time == turns {
-                policy.models.iter_mut().for_each(|model| model.own.fade(1e9 / model.own.count.max(1.0)));
+                policy.models.all.iter_mut().for_each(|model| model.own.fade(1e9 / model.own.count.max(1.0)));
                 (0..policy.ledger.cells.arms()).for_each(|model| policy.ledger.cells[(0, model)].quota = 50); // not a third of 1e9
             }
             let rows = if per_arm { 1 } else { 3 };
@@ -410,8 +413,12 @@ fn precisions_stay_positive_definite() {
             choose(&mut policy, None, Rows::Dense(&x));
             observe(&mut policy, 0, f64::from(u8::from(coins.unit() < 0.3)));
         }
-        assert!(is_sound(&mut policy) && policy.ledger.facts.releases > 5, "{features} {epsilon}: {}", policy.failures);
-        assert!(policy.models.iter().all(|model| model.mean.iter().all(|x| x.abs() < 1e6)));
+        assert!(
+            is_sound(&mut policy) && policy.ledger.facts.releases > 5,
+            "{features} {epsilon}: {}",
+            policy.models.failures
+        );
+        assert!(policy.models.all.iter().all(|model| model.mean.iter().all(|x| x.abs() < 1e6)));
     }
 }
 
@@ -476,26 +483,29 @@ fn bad_requests_change_nothing() {
 fn what_cannot_be_learned_is_left_out_and_counted() {
     let mut policy = policy(&config(2, 4.0), SHAPE, 1);
     play(&mut policy, 3000, 1.0, &THETA, &mut stream(3));
-    let believed = policy.models[0].mean.to_vec();
+    let believed = policy.models.all[0].mean.to_vec();
     let mut broken = ModelEvidence::new(5).unwrap();
     broken.precision.fill(-1e12);
     let join = |policy: &mut Linear, others: &[(&ModelEvidence, f64, f64)]| {
         policy.grow(Growth::Peers).unwrap();
-        policy.models[0].join(others.iter().copied(), &mut policy.scratch);
+        let Models { all, scratch, .. } = &mut policy.models;
+        all[0].join(others.iter().copied(), scratch);
         policy.refit(0);
     };
     join(&mut policy, &[(&broken, 1.0, 1.0)]);
-    assert_eq!(*policy.models[0].mean, *believed);
-    assert_eq!(policy.failures, 1);
+    assert_eq!(*policy.models.all[0].mean, *believed);
+    assert_eq!(policy.models.failures, 1);
     let releases = policy.ledger.facts.releases;
     play(&mut policy, 3000, 1.0, &THETA, &mut stream(4));
-    assert!(policy.ledger.facts.releases > releases && policy.failures > 1 && policy.ledger.facts.decisions == 6000);
-    assert_eq!(*policy.models[0].mean, *believed);
+    assert!(
+        policy.ledger.facts.releases > releases && policy.models.failures > 1 && policy.ledger.facts.decisions == 6000
+    );
+    assert_eq!(*policy.models.all[0].mean, *believed);
     // Once the broken matrix is replaced, the model learns again.
     join(&mut policy, &[]);
-    let failures = policy.failures;
+    let failures = policy.models.failures;
     play(&mut policy, 6000, 1.0, &THETA, &mut stream(5));
-    assert!(*policy.models[0].mean != *believed && policy.failures == failures);
+    assert!(*policy.models.all[0].mean != *believed && policy.models.failures == failures);
 }
 
 // Tests of features.
@@ -527,11 +537,11 @@ fn a_snapshot_has_what_was_released() {
             };
             let fields = &bytes[5..bytes.len() - 4];
             let mut loaded = load(fields).unwrap();
-            (policy.ready..policy.models.len()).for_each(|model| policy.refresh(model)); // to the last shrinkage
-            assert_eq!(loaded.common.belief, policy.common.belief);
+            (policy.ready..policy.models.all.len()).for_each(|model| policy.refresh(model)); // to the last shrinkage
+            assert_eq!(loaded.models.belief, policy.models.belief);
             assert_eq!(&saved(&mut loaded)[5..bytes.len() - 4], fields);
             assert_eq!(loaded.ledger.whole.is_some(), decisions == 10);
-            for (ours, theirs) in policy.models.iter().zip(&*loaded.models) {
+            for (ours, theirs) in policy.models.all.iter().zip(&*loaded.models.all) {
                 assert!(ours.mean.iter().zip(&*theirs.mean).all(|(a, b)| (a - b).abs() < 1e-9));
             }
             play(&mut loaded, 2000, 1.0, &THETA, &mut stream(4));
@@ -545,7 +555,7 @@ fn a_snapshot_has_what_was_released() {
                 altered[coins.below(fields.len() as u64) as usize] ^= 1 << coins.below(8);
                 if let Ok(mut policy) = load(&altered) {
                     play(&mut policy, 100, 1.0, &THETA, &mut coins);
-                    assert!(policy.models.iter().all(|model| model.mean.iter().all(|x| x.is_finite())));
+                    assert!(policy.models.all.iter().all(|model| model.mean.iter().all(|x| x.is_finite())));
                 }
             }
         }
@@ -707,7 +717,7 @@ fn arms_come_and_go() {
         policy.retire_arm(0);
         let lost = play(&mut policy, 20_000, 2.0, &THETA, &mut stream(4));
         assert!(lost < 0.5 && is_sound(&mut policy), "{per_arm} {lost}");
-        assert!(!per_arm || policy.models[3].own.count > 100.0);
+        assert!(!per_arm || policy.models.all[3].own.count > 100.0);
     }
 }
 

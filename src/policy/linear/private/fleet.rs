@@ -9,9 +9,9 @@ use crate::memory::try_with_capacity;
 use crate::moving::{Archive, Persist};
 use crate::policy::contract::Pull;
 use crate::policy::learner::{Change, Growth, Learner, PeerHead};
+use crate::policy::linear::Shape;
 use crate::policy::linear::model::{Model, ModelEvidence};
 use crate::policy::linear::pilot::Pilots;
-use crate::policy::linear::{Shape, discount};
 use crate::snapshot::{Reader, ensure};
 
 /// What a snapshot has of a handle before its models.
@@ -69,16 +69,13 @@ pub(super) fn persist_book(policy: &mut PrivateLinear, with: &mut Archive) -> Re
 impl PrivateLinear {
     /// Continues from what was read. What was in an open table never enters a release.
     pub(super) fn continue_from(&mut self, saved: &SavedPrivate) -> Result<()> {
-        (self.failures, self.requests) = (saved.failures, saved.requests);
-        self.pilots = saved.pilots;
-        self.faded = self.ledger.facts.now();
+        (self.models.failures, self.requests, self.pilots) = (saved.failures, saved.requests, saved.pilots);
         if self.believe() {
             self.ledger.whole = None;
         }
-        let before = self.failures;
-        self.refit();
+        let sound = self.models.refit();
         self.open();
-        ensure(self.failures == before)
+        ensure(sound)
     }
 
     /// Learns from the releases of all peers.
@@ -88,20 +85,14 @@ impl PrivateLinear {
         if self.believe() {
             self.end_pilot();
         }
-        self.refit();
+        self.models.refit();
         self.open();
     }
 
     fn join_models(&mut self) {
-        self.ledger.facts.time.learn();
         self.fade();
-        let (now, Ledger { peers, roster, .. }) = (self.ledger.facts.now(), &self.ledger);
-        for (number, model) in self.models.iter_mut().enumerate() {
-            let others = peers.iter().filter_map(|peer| {
-                let theirs = peer.arm(number, roster)?;
-                Some((&peer.releases.models[theirs], discount(now - peer.merged, self.memory), 1.0))
-            });
-            model.join(others, &mut self.scratch);
+        for model in 0..self.models.all.len() {
+            self.models.join(model, &mut self.ledger, |peer, theirs| (&peer.models[theirs], 1.0));
         }
     }
 }
@@ -124,15 +115,19 @@ impl Learner for PrivateLinear {
             Change::Full(Place::Whole) => self.release_pilot(),
             Change::Full(Place::Cell(..)) => self.release_table(),
             Change::Added if self.shape.per_arm => {
-                let last = self.models.len() - 1;
+                let last = self.models.all.len() - 1;
                 self.ledger.cells[(0, 0)].ids[last] = self.ledger.roster.id(last);
                 if self.ledger.peers.updates() > 0 {
                     self.join_models();
                 }
-                self.refit();
+                self.models.refit();
                 self.open();
             }
-            Change::Prior(arm, prior) => self.set_prior(arm, prior),
+            Change::Prior(arm, prior) => {
+                self.fade();
+                self.models.set_prior(arm, prior, self.ledger.facts.now());
+                self.models.refit();
+            }
             Change::Joined { .. } => self.join(),
             Change::Duty => self.open(),
             _ => (),
@@ -143,7 +138,7 @@ impl Learner for PrivateLinear {
     /// `InvalidConfig` for more arms than can be served in time, or more cells than there may be; `NoMemory`.
     fn grow(&mut self, by: Growth) -> Result<()> {
         match by {
-            Growth::Peers => self.models.iter_mut().try_for_each(Model::reserve_others),
+            Growth::Peers => self.models.all.iter_mut().try_for_each(Model::reserve_others),
             Growth::Arm => {
                 check_arms(self.ledger.roster.arms() + 1, self.shape.most_arms())?;
                 if self.shape.per_arm { self.add_model(0) } else { Ok(()) }
@@ -171,7 +166,7 @@ impl Learner for PrivateLinear {
 impl Persist for PrivateLinear {
     fn persist(&mut self, with: &mut Archive) -> Result<()> {
         self.kept.persist(with)?;
-        let most = (self.models.len() * self.book.len()) as u32;
+        let most = (self.models.all.len() * self.book.len()) as u32;
         with.ensure(self.kept.iter().all(|&cell| cell < most || cell == super::NO_CELL))?;
         with.option(&mut self.ledger.whole, || Ok(Box::new(CellTable::pilot()?)))
     }

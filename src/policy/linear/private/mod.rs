@@ -9,9 +9,10 @@ mod fleet;
 mod policy;
 mod table;
 
-use super::model::{Belief, FIRST, FadingPrior, LEAST, MOST, Model, ModelEvidence, ModelScratch, likeliest_shrinkage};
+use super::model::{Belief, FIRST, LEAST, MOST, Model, ModelEvidence};
+use super::models::{Models, discount};
 use super::pilot::Pilots;
-use super::{Shape, algebra, discount, linearise};
+use super::{Shape, algebra};
 use crate::codebook::Codebook;
 use crate::config::{Config, check_arms};
 use crate::engine::Engine;
@@ -21,8 +22,7 @@ use crate::ledger::grid::Grid;
 use crate::ledger::open::Batch;
 use crate::memory::WipedVec;
 use crate::noise::{Laplace, Noise, NoiseSource};
-use crate::policy::prior::Prior;
-use crate::random::{Random, Seed};
+use crate::random::Seed;
 use crate::reward::Reward;
 use fleet::PrivateReleases;
 use table::CellTable;
@@ -37,8 +37,6 @@ const MOST_CELLS: u32 = 1 << 16;
 pub(crate) struct PrivateLinear {
     shape: Shape,
     exploration: f64,
-    /// `forget_after`, in ticks of the configuration's clock; infinite if it is 0.
-    memory: f64,
     book: Codebook,
     /// Whether the book is that of the caller's configuration.
     is_given: bool,
@@ -48,23 +46,15 @@ pub(crate) struct PrivateLinear {
     ledger: Ledger<CellTable, PrivateReleases>,
     /// Noise of the pilot; the ledger's is that of a table.
     pilot_noise: NoiseSource,
-    coins: Random,
     pilots: Pilots,
-    belief: Belief,
-    models: WipedVec<Model>,
+    models: Models,
     /// Requests in this handle's tables, discounted like the evidence.
     requests: f64,
-    /// Time when the evidence last faded.
-    faded: u64,
-    scratch: ModelScratch,
     /// The last released table, and x.
     released: WipedVec<f64>,
     x: WipedVec<f64>,
     /// The cell of each pending decision.
     kept: WipedVec<u32>,
-    /// Draw that is redrawn next.
-    cursor: usize,
-    failures: u64,
 }
 
 /// Checks what private features cannot be combined with.
@@ -109,24 +99,17 @@ impl PrivateLinear {
         let mut policy = PrivateLinear {
             shape,
             exploration: config.exploration,
-            memory: if config.forget_after > 0 { config.forget_after as f64 } else { f64::INFINITY },
             halves: WipedVec::new(rows, |_| 0.0)?,
             book: book.clone(),
             is_given,
             ledger: Ledger::new(config, cells, of_table)?,
             pilot_noise: of_pilot,
-            coins: seed.stream(),
             pilots: Pilots::default(),
-            belief: Belief::FIRST,
-            models: WipedVec::try_with_capacity(models as usize)?,
+            models: Models::new(config, d, models as usize, seed.stream())?,
             requests: 0.0,
-            faded: 0,
-            scratch: ModelScratch::new(d)?,
             released: WipedVec::default(),
             x: algebra::zeros(d)?,
             kept: WipedVec::new(Engine::places(config), |_| NO_CELL)?,
-            cursor: 0,
-            failures: 0,
         };
         policy.use_book(book);
         policy.ledger.whole = Some(Box::new(CellTable::pilot()?));
@@ -147,12 +130,8 @@ impl PrivateLinear {
 
     /// Adds a model, whose arm has this id.
     fn add_model(&mut self, id: u64) -> Result<()> {
-        let mut model = Model::new(self.x.len())?;
-        if self.ledger.peers.updates() > 0 {
-            model.reserve_others()?;
-        }
-        self.models.reserve()?;
-        let cells = 2 * self.book.len() * (self.models.len() + 1);
+        let model = self.models.make()?;
+        let cells = 2 * self.book.len() * (self.models.all.len() + 1);
         check_arms(cells / 2, MOST_CELLS)?;
         let released = WipedVec::new(cells, |_| 0.0)?;
         self.ledger.cells[(0, 0)].add_model(id)?;
@@ -198,7 +177,7 @@ impl PrivateLinear {
             .ledger
             .peers
             .iter()
-            .map(|peer| discount(now - peer.merged, self.memory) * peer.releases.saved.requests);
+            .map(|peer| discount(now - peer.merged, self.models.memory) * peer.releases.saved.requests);
         self.requests + others.sum::<f64>()
     }
 
@@ -219,18 +198,18 @@ impl PrivateLinear {
     /// Returns whether the pilots determine the rate.
     fn believe(&mut self) -> bool {
         let Some(pooled) = self.pilots.pool() else { return false };
-        let (shown, all) = (self.models.iter().map(Model::count).sum::<f64>(), self.all_requests());
+        let (shown, all) = (self.models.all.iter().map(Model::count).sum::<f64>(), self.all_requests());
         let share = if all > 0.0 { (shown / all).clamp(0.01, 1.0) } else { 1.0 };
         let intercept = algebra::logit((pooled.rate() / share).min(0.9));
-        self.belief = Belief { intercept, precision: self.book.mean_square(), ..self.belief };
+        self.models.belief = Belief { intercept, precision: self.book.mean_square(), ..self.models.belief };
         true
     }
 
     /// Ends the pilot once the rate is known. What has entered its open table is dropped.
     fn end_pilot(&mut self) {
         if self.ledger.whole.take().is_some() {
-            self.models.iter_mut().for_each(|model| model.expect(&self.belief));
-            self.refit();
+            self.models.expect();
+            self.models.refit();
         }
     }
 
@@ -244,12 +223,12 @@ impl PrivateLinear {
         cells[(0, 0)].release(noise, &mut self.released);
         self.requests += count as f64;
         let of_model = 2 * self.book.len();
-        for (model, cells) in self.models.iter_mut().zip(self.released.chunks_exact(of_model)) {
+        for (model, cells) in self.models.all.iter_mut().zip(self.released.chunks_exact(of_model)) {
             model.own.count = (model.own.count + cells.iter().sum::<f64>()).max(0.0);
         }
         self.believe();
-        (0..self.models.len()).for_each(|model| self.learn(model));
-        self.refit();
+        (0..self.models.all.len()).for_each(|model| self.learn(model));
+        self.models.refit();
         self.open();
     }
 
@@ -257,64 +236,39 @@ impl PrivateLinear {
     /// the mean n v (x theta - m), where n = (p n1 + (1 - p) n0)/(p^2 + (1 - p)^2) has noise that is not correlated with
     /// that of y.
     fn learn(&mut self, model: usize) {
-        let (rows, variance) = (self.book.len(), variance(&self.ledger.noise));
-        self.scratch.before.copy_from(&self.models[model].own);
-        for row in 0..rows {
-            let [n1, n0] = [0, 1].map(|i| self.released[2 * (model * rows + row) + i]);
-            self.x[1..].iter_mut().zip(self.book.row(row)).for_each(|(x, &value)| *x = value.into());
-            self.x[0] = 1.0;
-            let [m, p, v] = self.linearise(model);
-            let square = p * p + (1.0 - p) * (1.0 - p);
-            let n = (p * n1 + (1.0 - p) * n0) / square;
-            if n <= 0.0 {
-                continue;
+        let (rows, variance, belief) = (self.book.len(), variance(&self.ledger.noise), self.models.belief);
+        self.models.learn(model, |Model { own: ModelEvidence { precision, shift, .. }, mean, .. }, _| {
+            for row in 0..rows {
+                let [n1, n0] = [0, 1].map(|i| self.released[2 * (model * rows + row) + i]);
+                self.x[1..].iter_mut().zip(self.book.row(row)).for_each(|(x, &value)| *x = value.into());
+                self.x[0] = 1.0;
+                let [m, p, v] = belief.linearise(algebra::dot(&self.x, mean));
+                let square = p * p + (1.0 - p) * (1.0 - p);
+                let n = (p * n1 + (1.0 - p) * n0) / square;
+                if n <= 0.0 {
+                    continue;
+                }
+                let (y, a) = ((1.0 - p) * n1 - p * n0, n * v);
+                let weight = a / (a + variance * square);
+                algebra::add(shift, weight * (y + a * m), &self.x);
+                for i in 0..self.x.len() {
+                    algebra::add(&mut precision[algebra::packed(i)..][..=i], weight * a * self.x[i], &self.x);
+                }
             }
-            let (y, a) = ((1.0 - p) * n1 - p * n0, n * v);
-            let weight = a / (a + variance * square);
-            let ModelEvidence { precision, shift, .. } = &mut self.models[model].own;
-            algebra::add(shift, weight * (y + a * m), &self.x);
-            for i in 0..self.x.len() {
-                algebra::add(&mut precision[algebra::packed(i)..][..=i], weight * a * self.x[i], &self.x);
-            }
-        }
-        if !self.models[model].refresh(&self.belief, &mut self.scratch, &mut self.coins) {
-            self.failures += 1;
-            std::mem::swap(&mut self.models[model].own, &mut self.scratch.before);
-        }
+            Some(())
+        });
     }
 
-    /// Returns m = x theta, p = sigma(m) and the slope v, as [`Linear`](super::Linear) does.
-    fn linearise(&self, model: usize) -> [f64; 3] {
-        linearise(algebra::dot(&self.x, &self.models[model].mean), self.belief.intercept)
+    /// Requests in this handle's tables, discounted to now.
+    fn own_requests(&self) -> f64 {
+        self.models.discount_of(0, self.ledger.facts.now()) * self.requests
     }
 
-    /// Makes the shrinkage and all models follow the evidence.
-    fn refit(&mut self) {
-        self.models.iter_mut().for_each(|model| model.fit(&self.belief, &mut self.scratch));
-        self.belief.shrinkage = likeliest_shrinkage(&self.models);
-        for model in &mut *self.models {
-            self.failures += u64::from(!model.refresh(&self.belief, &mut self.scratch, &mut self.coins));
-        }
-    }
-
-    /// The discount of the evidence since it last faded.
-    fn discount(&self) -> f64 {
-        discount(self.ledger.facts.now() - self.faded, self.memory)
-    }
-
+    /// Lets all evidence fade until now.
     fn fade(&mut self) {
-        if self.memory.is_finite() {
-            let discount = self.discount();
-            self.models.iter_mut().for_each(|model| model.fade(discount));
-            self.requests *= discount;
-        }
-        self.faded = self.ledger.facts.now();
-    }
-
-    fn set_prior(&mut self, model: usize, prior: Prior) {
-        self.fade();
-        self.models[model].public = Some(FadingPrior::new(prior));
-        self.refit();
+        let now = self.ledger.facts.now();
+        self.requests = self.own_requests();
+        (0..self.models.all.len()).for_each(|model| self.models.fade(model, now));
     }
 }
 

@@ -1,6 +1,6 @@
 //! How dp-linear with private features decides, and what becomes of a request.
 
-use super::{NO_CELL, PrivateLinear, algebra, discount, fleet};
+use super::{NO_CELL, PrivateLinear, algebra, fleet};
 use crate::error::Result;
 use crate::ledger::cells::{OpenSum, Place};
 use crate::moving::{Archive, Persist};
@@ -38,25 +38,22 @@ impl PrivateLinear {
             if !self.shape.per_arm {
                 self.set_x(self.shape.row(offer, offer.position(arm)));
             }
-            let logit = algebra::dot(&self.x, self.models[self.shape.model(arm)].draw(draw));
+            let logit = algebra::dot(&self.x, self.models.all[self.shape.model(arm)].draw(draw));
             (logit, logit)
         })
     }
 
     /// Redraws one draw at each fourth decision. With `forget_after`, lets the evidence fade between tables.
     fn refresh_next(&mut self) {
-        let (decisions, models) = (self.ledger.facts.decisions, self.models.len());
         if self.plays_evenly() {
             return;
         }
-        if decisions.is_multiple_of(RENEW) {
-            self.cursor = (self.cursor + 1) % (DRAWS * models);
-            self.models[self.cursor % models].redraw(self.cursor / models, &mut self.coins);
+        if self.ledger.facts.decisions.is_multiple_of(RENEW) {
+            self.models.redraw_next();
         }
-        let patience = (self.ledger.facts.time.decisions_in(self.memory).min(1e18) / 16.0).max(64.0) as u64;
-        if self.memory.is_finite() && decisions.is_multiple_of(patience) {
+        if self.models.fading(&self.ledger.facts, 1).is_some() {
             self.fade();
-            self.refit();
+            self.models.refit();
         }
     }
 
@@ -77,7 +74,7 @@ impl Policy for PrivateLinear {
 
     /// Takes two words of the coins, whatever the request says, so that the coins of other decisions do not depend on it.
     fn decide(&mut self, offer: &mut Offer) {
-        let (first, second) = (self.coins.unit(), self.coins.unit());
+        let (first, second) = (self.models.coins.unit(), self.models.coins.unit());
         if self.shape.per_arm {
             self.set_x(self.shape.row(offer, 0));
         }
@@ -105,8 +102,7 @@ impl Policy for PrivateLinear {
             let (mut mean, mut deviation) = (f64::NAN, f64::NAN);
             if self.ledger.roster.is_live(arm as usize) {
                 self.set_x(row);
-                let model = &self.models[self.shape.model(arm)];
-                (mean, deviation) = model.predict_reward(&self.x, &mut self.scratch.y);
+                (mean, deviation) = self.models.predict_reward(self.shape.model(arm), &self.x);
             }
             each(mean, deviation);
         }
@@ -114,7 +110,7 @@ impl Policy for PrivateLinear {
 
     fn feature_weights(&mut self, arm: u32, each: &mut dyn FnMut(f64, f64)) {
         for coordinate in (1..self.x.len()).chain([0]) {
-            let (mean, deviation) = self.models[self.shape.model(arm)].weight(coordinate, &mut self.scratch.y);
+            let (mean, deviation) = self.models.weight(self.shape.model(arm), coordinate);
             each(mean, deviation);
         }
     }
@@ -131,12 +127,12 @@ impl Policy for PrivateLinear {
 
     /// Its mean is NaN. Its pulls are a released count: that of the requests in the tables of its model.
     fn arm(&self, arm: u32) -> ArmState {
-        let effective_pulls = self.discount() * self.models[self.shape.model(arm)].count();
+        let effective_pulls = self.models.count(self.shape.model(arm), self.ledger.facts.now());
         ArmState { effective_pulls, ..ArmState::unknown(self.ledger.roster.is_live(arm as usize)) }
     }
 
     fn counts(&self) -> PolicyCounts {
-        PolicyCounts { failures: self.failures, ..PolicyCounts::of_ledger(&self.ledger) }
+        PolicyCounts { failures: self.models.failures, ..PolicyCounts::of_ledger(&self.ledger) }
     }
 
     fn learner(&mut self) -> Option<&mut dyn AnyLearner> {
@@ -146,14 +142,11 @@ impl Policy for PrivateLinear {
     fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         self.ledger.persist(with)?;
         fleet::persist_book(self, with)?;
-        let mut saved = fleet::SavedPrivate {
-            failures: self.failures,
-            pilots: self.pilots,
-            requests: discount(self.ledger.facts.now() - self.faded, self.memory) * self.requests,
-        };
+        let mut saved =
+            fleet::SavedPrivate { failures: self.models.failures, pilots: self.pilots, requests: self.own_requests() };
         saved.persist(with)?;
-        let discount = self.discount();
-        self.models.iter_mut().try_for_each(|model| model.persist(discount, with))?;
+        let now = self.ledger.facts.now();
+        (0..self.models.all.len()).try_for_each(|model| self.models.persist(model, now, with))?;
         if with.reads() { self.continue_from(&saved) } else { Ok(()) }
     }
 }
