@@ -29,7 +29,7 @@ use crate::policy::kl::kl;
 use crate::policy::learner::AnyLearner;
 use crate::random::Seed;
 use crate::reward::Reward;
-use model::{Cell, Moments, RATE, Rate, SegmentRow, WeightedEvidence, half_life, rate};
+use model::{Cell, RATE, Rate, SegmentRow, Weighted, WeightedEvidence, half_life, rate};
 use peers::{SegmentPeers, SegmentReleases, rounded};
 
 type SegmentLedger = Ledger<Play, SegmentReleases>;
@@ -56,7 +56,7 @@ pub(crate) struct Segments {
     /// Segments, sorted by key when the model was last fitted.
     by_key: Vec<u32>,
     /// Sum of the rows' moments, from which tau^2 is estimated.
-    moments: Moments,
+    moments: Weighted,
     /// Evidence from all releases, discounted to `time`.
     all: WeightedEvidence,
     pub peers: SegmentPeers,
@@ -181,7 +181,7 @@ impl Segments {
             ranks,
             order,
             by_key: Vec::new(),
-            moments: Moments::default(),
+            moments: Weighted::default(),
             all: WeightedEvidence::default(),
             peers: SegmentPeers::default(),
             deviation: noise.variance().sqrt() / Reward::ONE as f64,

@@ -9,7 +9,8 @@ use crate::policy::prior::Prior;
 pub(super) struct SegmentRow {
     /// b, the segment's factor.
     pub scale: f64,
-    moments: Moments,
+    /// Its squared deviations beyond those that noise explains.
+    moments: Weighted,
 }
 
 /// The releases of an arm in a segment, or in all segments together.
@@ -29,7 +30,7 @@ pub(super) struct WeightedEvidence {
     pub time: u64,
 }
 
-/// A sum of estimates, each weighted by the inverse of its variance, and the sum of the weights.
+/// A sum of estimates, each times its weight, which is the inverse of its variance, and the sum of the weights.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Weighted {
     sum: f64,
@@ -51,13 +52,6 @@ pub(super) struct Rate {
     /// Number of rewards for which the open batch of the arm's trial was opened, and of decisions that it still needs.
     pub opened: u32,
     pub left: u32,
-}
-
-/// Sum of the squared deviations beyond those that noise explains, and of their weights.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Moments {
-    excess: f64,
-    weight: f64,
 }
 
 /// The a priori 1/variance of ln r and of ln b: arms differ by a half, segments by a quarter.
@@ -133,7 +127,7 @@ pub(super) fn rate(x: f64) -> f64 {
 
 impl SegmentRow {
     pub fn new() -> SegmentRow {
-        SegmentRow { scale: 1.0, moments: Moments::default() }
+        SegmentRow { scale: 1.0, moments: Weighted::default() }
     }
 }
 
@@ -182,8 +176,7 @@ impl Rate {
 impl Segments {
     /// Returns tau^2.
     pub(super) fn spread(&self) -> f64 {
-        let excess = self.moments.excess + SPREAD * SPREAD_WEIGHT;
-        (excess / (self.moments.weight + SPREAD_WEIGHT)).max(LEAST_SPREAD)
+        self.moments.mean(SPREAD, SPREAD_WEIGHT).max(LEAST_SPREAD)
     }
 
     /// Returns the mean of an arm's distribution in a segment, and the number of rewards that it is worth.
@@ -207,8 +200,7 @@ impl Segments {
             all.sum += evidence.sum;
             all.weight += evidence.weight;
         }
-        let mean = (all.sum + RATE * 1e-9) / (all.weight + 1e-9);
-        mean.max(LEAST_MEAN * DEVIATIONS * self.deviation / self.least_batch)
+        all.mean(RATE, 1e-9).max(LEAST_MEAN * DEVIATIONS * self.deviation / self.least_batch)
     }
 
     /// Computes an arm's rate from its evidence and the mean rate.
@@ -228,7 +220,7 @@ impl Segments {
         by_key.clear();
         by_key.extend(0..ledger.keys.len() as u32);
         sort(by_key, &|segment| ledger.keys[segment as usize]);
-        self.moments = Moments::default();
+        self.moments = Weighted::default();
         self.rows.iter_mut().for_each(|row| *row = SegmentRow::new());
         for row in 0..self.rows.len() {
             (0..self.rates.len()).for_each(|arm| self.cells[(row, arm)].estimate = Weighted::default());
@@ -301,7 +293,7 @@ impl Segments {
 
     /// Computes the moments of a segment: each cell is compared with what the other cells and its arm predict.
     fn contrast(&mut self, row: usize, segment: Weighted) {
-        let mut moments = Moments::default();
+        let mut moments = Weighted::default();
         for &arm in &self.order {
             let (arm, rate_of) = (arm as usize, &self.rates[arm as usize]);
             let own = self.cells[(row, arm)].estimate.weight;
@@ -317,13 +309,9 @@ impl Segments {
                 + 1.0 / (weight + SEGMENTS_ALIKE)
                 + 1.0 / (rate_of.evidence.weight + ARMS_ALIKE);
             let deviation = released.sum / (released.weight * expected) - 1.0;
-            let weight = (0.1 + noise).powi(-2);
-            moments.excess += weight * (deviation * deviation - noise);
-            moments.weight += weight;
+            moments.add(deviation * deviation - noise, (0.1 + noise).powi(-2));
         }
-        let before = std::mem::replace(&mut self.rows[row].moments, moments);
-        self.moments.excess += moments.excess - before.excess;
-        self.moments.weight += moments.weight - before.weight;
+        self.moments.replace(&mut self.rows[row].moments, moments);
     }
 }
 
