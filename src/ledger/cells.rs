@@ -7,8 +7,7 @@ use super::peers::Peers;
 use super::roster::Roster;
 use crate::config::Config;
 use crate::error::Result;
-use crate::memory::try_with_capacity;
-use crate::moving::{Archive, Persist};
+use crate::moving::{Archive, Persist, persist};
 use crate::noise::NoiseSource;
 use crate::snapshot::{Reader, Writer};
 
@@ -39,27 +38,24 @@ pub(crate) enum Place {
 
 /// An open sum, with what is public of it.
 pub(crate) trait OpenSum: Persist + Sized {
-    /// The fewest bytes of a sum.
-    const SHORTEST: usize;
-
     /// Whether there is nothing to contribute.
     fn is_empty(&self) -> bool;
 
-    /// Writes the sum, without noise. Only a sealed contribution contains it.
+    /// Returns a sum like this one, without rewards.
     ///
     /// # Errors
-    /// None of a sum that can be collected.
-    fn write(&mut self, to: &mut Writer) -> Result<()>;
+    /// `NoMemory`.
+    fn empty(&self) -> Result<Self>;
 
-    /// Reads what [`write`](Self::write) wrote, as a sum like this one.
+    /// Moves the sum, without noise; it is read into an [empty](Self::empty) one. Only a sealed contribution contains it.
     ///
     /// # Errors
-    /// `Corrupt`, also for sums that so many rewards cannot have; `NoMemory`.
-    fn read(&self, from: &mut Reader) -> Result<Self>;
+    /// `Corrupt`, also for sums that so many rewards cannot have; `NoMemory`. None of a sum that can be collected.
+    fn contribute(&mut self, with: &mut Archive) -> Result<()>;
 
     /// Adds what another handle contributes. Returns false, and adds nothing, if it was collected for another release.
     #[must_use]
-    fn add(&mut self, part: &Self) -> bool;
+    fn add(&mut self, part: Self) -> bool;
 
     /// Whether the batch is to be released.
     fn is_full(&self) -> bool;
@@ -79,29 +75,21 @@ pub(crate) trait OpenSum: Persist + Sized {
 }
 
 /// What a contribution names a sum by.
+#[derive(Default)]
 pub(crate) struct SumId {
     pub is_whole: bool,
-    /// The key of the row; `None` for the first.
-    pub row: Option<u64>,
+    /// Whether the row has a key, as all but the first have, and the key.
+    pub has_key: bool,
+    pub key: u64,
     /// The id of the arm.
     pub arm: u64,
 }
 
 impl SumId {
     const BYTES: usize = 18;
-
-    fn write(&self, to: &mut Writer) {
-        to.u8(self.is_whole.into());
-        to.u8(self.row.is_some().into());
-        to.u64(self.row.unwrap_or(0));
-        to.u64(self.arm);
-    }
-
-    fn read(from: &mut Reader) -> Result<SumId> {
-        let (is_whole, has_row, row) = (from.bool()?, from.bool()?, from.u64()?);
-        Ok(SumId { is_whole, row: has_row.then_some(row), arm: from.u64()? })
-    }
 }
+
+persist!(SumId { is_whole, has_key, key, arm });
 
 impl<S: OpenSum, R> Ledger<S, R> {
     /// The ledger of a new handle.
@@ -164,15 +152,15 @@ impl<S: OpenSum, R> Ledger<S, R> {
     /// Writes all sums that have rewards, without noise, for [`read`](Self::read).
     ///
     /// # Errors
-    /// As [`OpenSum::write`].
+    /// As [`OpenSum::contribute`].
     pub fn write_open(&mut self, to: &mut Writer) -> Result<()> {
         self.unit.iter().for_each(|&unit| to.u64(unit));
         to.u32(self.open().count() as u32);
         for place in self.places() {
-            let id = self.id(place);
+            let (mut id, with) = (self.id(place), &mut Archive::Out(to));
             if let Some(sum) = self.sum_mut(place).filter(|sum| !sum.is_empty()) {
-                id.write(to);
-                sum.write(to)?;
+                id.persist(with)?;
+                sum.contribute(with)?;
             }
         }
         Ok(())
@@ -184,17 +172,19 @@ impl<S: OpenSum, R> Ledger<S, R> {
     /// `Corrupt`, `NoMemory`.
     pub fn read(&self, from: &mut Reader) -> Result<(Vec<(SumId, S)>, bool)> {
         let fits = self.unit.map_or(Ok(true), |unit| Ok(from.u64()? == unit))?;
-        let length = from.length(SumId::BYTES + S::SHORTEST)?;
-        let mut parts = try_with_capacity(length)?;
-        for _ in 0..length {
-            parts.push((SumId::read(from)?, self.cells[(0, 0)].read(from)?));
-        }
+        let length = from.length(SumId::BYTES)?;
+        let parts = from.list(length, |from| {
+            let (mut id, mut part) = (SumId::default(), self.cells[(0, 0)].empty()?);
+            id.persist(&mut Archive::In(from))?;
+            part.contribute(&mut Archive::In(from))?;
+            Ok((id, part))
+        })?;
         Ok((parts, fits))
     }
 
     fn id(&self, place: Place) -> SumId {
-        let Place::Cell(row, arm) = place else { return SumId { is_whole: true, row: None, arm: 0 } };
-        let row = row.checked_sub(1).map(|number| self.keys[number]);
-        SumId { is_whole: false, row, arm: self.roster.id(arm) }
+        let Place::Cell(row, arm) = place else { return SumId { is_whole: true, ..SumId::default() } };
+        let key = row.checked_sub(1).map_or(0, |number| self.keys[number]);
+        SumId { is_whole: false, has_key: row > 0, key, arm: self.roster.id(arm) }
     }
 }

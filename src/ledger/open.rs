@@ -2,14 +2,13 @@
 //! intervals and geometric batches all use it.
 
 use crate::error::Result;
-use crate::moving::persist;
+use crate::moving::{Archive, Persist, persist};
 use crate::noise::NoiseSource;
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer, ensure};
 use zeroize::Zeroizing;
 
 /// A raw sum of rewards, in units of the grid. It leaves only through [`release`](Self::release), with noise, or sealed to
-/// the leader of the fleet ([`save`](Self::save)), and is wiped.
+/// the leader of the fleet ([`contribute`](Self::contribute)), and is wiped.
 #[derive(Default)]
 pub struct RawSum {
     units: Zeroizing<i64>,
@@ -36,19 +35,15 @@ impl RawSum {
         exact + noise.draw()
     }
 
-    /// Writes the sum, without noise. Only a sealed contribution contains it.
-    pub fn save(&self, to: &mut Writer) {
-        to.u64(*self.units as u64);
-    }
-
-    /// Reads a sum of which each of `count` rewards is at least `least` and at most `most`.
+    /// Moves the sum, without noise, of which each of `count` rewards is at least `least` and at most `most`. Only a sealed
+    /// contribution contains it.
     ///
     /// # Errors
     /// `Corrupt`.
-    pub fn load(&mut self, from: &mut Reader, count: u64, least: i64, most: i64) -> Result<()> {
-        *self.units = from.u64()? as i64;
+    pub fn contribute(&mut self, count: u64, least: i64, most: i64, with: &mut Archive) -> Result<()> {
+        self.persist(with)?;
         let within = |end: i64| i128::from(end) * i128::from(count);
-        ensure((within(least)..=within(most)).contains(&i128::from(*self.units)))
+        with.ensure((within(least)..=within(most)).contains(&i128::from(*self.units)))
     }
 
     #[cfg(test)]
@@ -134,21 +129,15 @@ impl Batch {
         self.count == 0
     }
 
-    /// Writes the rewards so far, without noise, for the leader of the fleet. Only a sealed contribution contains them.
-    pub fn save(&self, to: &mut Writer) {
-        to.u32(self.count);
-        self.sum.save(to);
-    }
-
-    /// Reads what [`save`](Self::save) wrote, for [`add`](Self::add).
+    /// Moves the rewards so far, without noise, to the leader of the fleet, for [`add`](Self::add). Only a sealed
+    /// contribution contains them.
     ///
     /// # Errors
     /// `Corrupt` for sums that so many rewards cannot have.
-    pub fn read(from: &mut Reader) -> Result<Batch> {
-        let mut part = Batch { count: from.u32()?, ..Batch::default() };
-        ensure(part.count >= 1)?;
-        part.sum.load(from, part.count.into(), 0, Reward::ONE)?;
-        Ok(part)
+    pub fn contribute(&mut self, with: &mut Archive) -> Result<()> {
+        self.count.persist(with)?;
+        with.ensure(self.count >= 1)?;
+        self.sum.contribute(self.count.into(), 0, Reward::ONE, with)
     }
 
     /// Drops the rewards so far, which were contributed. Returns their number.

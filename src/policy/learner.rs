@@ -281,8 +281,8 @@ impl<L: Learner> AnyLearner for L {
         let (parts, fits) = self.ledger().read(from)?;
         from.finish()?;
         let mut complete = fits;
-        for (id, part) in parts.iter().filter(|_| fits) {
-            let Some(place) = find(self, id) else {
+        for (id, part) in parts.into_iter().filter(|_| fits) {
+            let Some(place) = find(self, &id) else {
                 complete = false;
                 continue;
             };
@@ -327,7 +327,7 @@ fn find<L: Learner>(learner: &mut L, id: &SumId) -> Option<Place> {
         (true, None) | (false, Some(true)) => return None,
         (false, _) => (),
     }
-    let row = id.row.map_or(Some(0), |key| learner.row(key))?;
+    let row = if id.has_key { learner.row(id.key)? } else { 0 };
     Some(Place::Cell(row, learner.ledger().roster.find(id.arm)?))
 }
 

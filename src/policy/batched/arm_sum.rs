@@ -3,10 +3,9 @@
 use crate::error::Result;
 use crate::ledger::cells::OpenSum;
 use crate::ledger::open::Batch;
-use crate::moving::persist;
+use crate::moving::{Archive, Persist, persist};
 use crate::policy::contract::Pull;
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer, ensure};
 
 /// An open batch. While the handle contributes, it is never full. Its size is in examinations: its quota has one more
 /// reward for each that its rewards lack, rounded up. So it closes with less than one more than its size.
@@ -91,25 +90,21 @@ impl ArmSum {
 }
 
 impl OpenSum for ArmSum {
-    const SHORTEST: usize = 20;
-
     fn is_empty(&self) -> bool {
         self.batch.is_empty()
     }
 
-    fn write(&mut self, to: &mut Writer) -> Result<()> {
-        self.batch.save(to);
-        to.u64(self.unexamined);
-        Ok(())
+    fn empty(&self) -> Result<ArmSum> {
+        Ok(ArmSum::default())
     }
 
-    fn read(&self, from: &mut Reader) -> Result<ArmSum> {
-        let part = ArmSum { batch: Batch::read(from)?, unexamined: from.u64()?, ..ArmSum::default() };
-        ensure(part.unexamined < u64::from(part.batch.count()) * Pull::EXAMINATION)?;
-        Ok(part)
+    fn contribute(&mut self, with: &mut Archive) -> Result<()> {
+        self.batch.contribute(with)?;
+        self.unexamined.persist(with)?;
+        with.ensure(self.unexamined < u64::from(self.batch.count()) * Pull::EXAMINATION)
     }
 
-    fn add(&mut self, part: &ArmSum) -> bool {
+    fn add(&mut self, part: ArmSum) -> bool {
         if part.unexamined > 0 {
             self.add_unexamined(part.unexamined);
         }

@@ -701,9 +701,13 @@ mod tests {
         arms.open(2, 3);
         assert!(!collect(&mut arms, 2, Reward::MIN, 60_000));
         let mut open = Writer::Writing(Vec::new());
-        arms.open_sum_mut(2).write(&mut open).unwrap();
-        let part = arms.open_sum(2).read(&mut Reader::of_fields(&open.into_bytes())).unwrap();
-        assert!((0..2).all(|_| arms.open_sum_mut(2).add(&part) && !arms.open_sum(2).is_full()));
+        arms.open_sum_mut(2).contribute(&mut Archive::Out(&mut open)).unwrap();
+        let bytes = open.into_bytes();
+        for _ in 0..2 {
+            let mut part = arms.open_sum(2).empty().unwrap();
+            part.contribute(&mut Archive::In(&mut Reader::of_fields(&bytes))).unwrap();
+            assert!(arms.open_sum_mut(2).add(part) && !arms.open_sum(2).is_full());
+        }
         assert_eq!(arms.open_sum(2).own(), Pull::EXAMINATION - 60_000);
         (0..3).for_each(|i| assert_eq!(collect(&mut arms, 2, Reward::MIN, 0), i == 2));
         assert_eq!(arms.closed(2), 4 * Pull::EXAMINATION - 60_000);

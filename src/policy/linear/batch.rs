@@ -4,14 +4,14 @@ use super::algebra::{add, factorise, packed, solve, solve_rows, zeros};
 use super::partition::{CELLS, Partition};
 use super::rows::UnpackedRow;
 use super::sample::RewardPurpose;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ledger::cells::OpenSum;
 use crate::ledger::open::RawSum;
 use crate::memory::WipedVec;
 use crate::moving::{Archive, Persist, persist};
 use crate::noise::NoiseSource;
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer, ensure, is_plausible};
+use crate::snapshot::is_plausible;
 
 /// Maximum of |u|_1 for every instrument. So the sensitivity of a released vector is this many grid units.
 pub const BOUND: i32 = 1 << 16;
@@ -49,10 +49,13 @@ impl Instrument {
 
     /// Moves the instrument of any batch.
     fn move_any(&mut self, with: &mut Archive) -> Result<()> {
-        let mut number = self.number();
-        number.persist(with)?;
-        *self = Instrument::of_number(number)?;
-        Ok(())
+        with.numbered(self.number(), self, |number| match number {
+            1..=64 => Some(Instrument::Cells(number.into())),
+            65 => Some(Instrument::Sum),
+            66 => Some(Instrument::Bin),
+            67 => Some(Instrument::Samples),
+            _ => None,
+        })
     }
 
     fn number(self) -> u8 {
@@ -61,16 +64,6 @@ impl Instrument {
             Instrument::Sum => 65,
             Instrument::Bin => 66,
             Instrument::Samples => 67,
-        }
-    }
-
-    fn of_number(number: u8) -> Result<Instrument> {
-        match number {
-            1..=64 => Ok(Instrument::Cells(number.into())),
-            65 => Ok(Instrument::Sum),
-            66 => Ok(Instrument::Bin),
-            67 => Ok(Instrument::Samples),
-            _ => Err(Error::Corrupt),
         }
     }
 
@@ -165,7 +158,7 @@ impl CoordinateSums {
 persist!(CoordinateSums { design, weights });
 
 /// The rewards of one released vector. G leaves it only by [`release`](Self::release), or sealed to the
-/// leader of the fleet ([`save`](Self::save)).
+/// leader of the fleet ([`contribute`](OpenSum::contribute)).
 pub struct VectorBatch {
     d: usize,
     pub setting: Setting,
@@ -346,7 +339,7 @@ impl VectorBatch {
         self.size *= factor;
         self.bins.rescale(factor, self.d);
         self.cells.rescale(factor, self.d);
-        rescale(&mut self.moments, factor);
+        rescale(&mut self.moments, self.d, factor);
     }
 
     /// The public sums, as a contribution has them.
@@ -359,61 +352,44 @@ impl VectorBatch {
     }
 }
 
-/// Brings a packed matrix of rows' products to a unit of the features that is larger by 1/`factor`.
-pub fn rescale(moments: &mut [f64], factor: f64) {
-    let mut rest = moments;
-    for i in 0.. {
-        let Some((row, below)) = rest.split_at_mut_checked(i + 1) else { return };
-        for (j, x) in row.iter_mut().enumerate() {
-            *x *= if i == 0 {
-                1.0
-            } else if j == 0 {
-                factor
-            } else {
-                factor * factor
-            };
-        }
-        rest = below;
+/// Brings the packed matrix of products of rows of `d` coordinates to a unit of the features that is larger by 1/`factor`.
+pub fn rescale(moments: &mut [f64], d: usize, factor: f64) {
+    for i in 1..d {
+        let row = &mut moments[packed(i)..][..=i];
+        row[0] *= factor;
+        row[1..].iter_mut().for_each(|x| *x *= factor * factor);
     }
 }
 
 impl OpenSum for VectorBatch {
-    const SHORTEST: usize = 17;
-
     fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    fn write(&mut self, to: &mut Writer) -> Result<()> {
-        self.setting.persist(&mut Archive::Out(to))?;
-        to.u64(self.count);
-        to.f64(self.size);
-        self.sums.iter().take(self.setting.instrument.coordinates(self.d)).for_each(|sum| sum.save(to));
-        self.tables_mut().for_each(|x| to.f64(*x));
-        Ok(())
+    fn empty(&self) -> Result<VectorBatch> {
+        VectorBatch::new(self.d)
     }
 
-    /// Its rows are brought to the unit of this sum, if they can.
-    fn read(&self, from: &mut Reader) -> Result<VectorBatch> {
-        let (mut part, most) = (VectorBatch::new(self.d)?, i64::from(BOUND) * Reward::ONE);
-        part.setting.persist(&mut Archive::In(from))?;
-        (part.count, part.size) = (from.u64()?, from.f64()?);
-        ensure((1..=LARGEST_BATCH).contains(&part.count) && is_plausible(part.size))?;
-        let (coordinates, count) = (part.setting.instrument.coordinates(self.d), part.count);
-        part.sums.iter_mut().take(coordinates).try_for_each(|sum| sum.load(from, count, -most, most))?;
-        for x in part.tables_mut() {
-            *x = from.f64()?;
-            ensure(is_plausible(*x))?;
-        }
+    fn contribute(&mut self, with: &mut Archive) -> Result<()> {
+        self.setting.persist(with)?;
+        self.count.persist(with)?;
+        self.size.persist(with)?;
+        with.ensure((1..=LARGEST_BATCH).contains(&self.count) && is_plausible(self.size))?;
+        let (coordinates, most) = (self.setting.instrument.coordinates(self.d), i64::from(BOUND) * Reward::ONE);
+        self.sums.iter_mut().take(coordinates).try_for_each(|sum| sum.contribute(self.count, -most, most, with))?;
+        self.tables_mut().try_for_each(|x| {
+            x.persist(with)?;
+            with.ensure(is_plausible(*x))
+        })
+    }
+
+    /// Both must have one instrument and unit, and at most [`LARGEST_BATCH`] rewards together. The rows of the part are
+    /// brought to the unit of this sum, if they can. Cells that have not been split alike are added up under the first
+    /// splits, of which the instrument is.
+    fn add(&mut self, mut part: VectorBatch) -> bool {
         if part.setting.instrument != Instrument::Sum {
             part.rescale(self.setting.unit);
         }
-        Ok(part)
-    }
-
-    /// Both must have one instrument and unit, and at most [`LARGEST_BATCH`] rewards together. Cells that have not been
-    /// split alike are added up under the first splits, of which the instrument is.
-    fn add(&mut self, part: &VectorBatch) -> bool {
         let (mine, theirs) = (&mut self.setting, &part.setting);
         let alike = (mine.instrument, mine.unit) == (theirs.instrument, theirs.unit);
         if !alike || self.count + part.count > LARGEST_BATCH {
@@ -601,7 +577,7 @@ mod tests {
                 }
             }
             let [mut batch, part] = handles;
-            assert!(batch.add(&part));
+            assert!(batch.add(part));
             let mut information = Information::new(d).unwrap();
             batch.sums.iter().zip(&mut *information.y).for_each(|(sum, y)| *y = sum.units());
             batch.residuals(&mut information.y);

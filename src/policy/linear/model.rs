@@ -163,7 +163,7 @@ impl ModelEvidence {
 
     /// Brings the evidence to a unit that is larger by 1/`factor`, a power of two.
     pub(super) fn rescale(&mut self, factor: f64) {
-        rescale(&mut self.precision, factor);
+        rescale(&mut self.precision, self.shift.len(), factor);
         self.shift[1..].iter_mut().for_each(|x| *x *= factor);
     }
 

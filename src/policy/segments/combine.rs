@@ -3,8 +3,7 @@
 use super::{Play, Segments};
 use crate::error::Result;
 use crate::ledger::cells::OpenSum;
-use crate::ledger::open::Batch;
-use crate::snapshot::{Reader, Writer};
+use crate::moving::Archive;
 
 impl Segments {
     /// Ends what all rows have planned.
@@ -15,22 +14,19 @@ impl Segments {
 }
 
 impl OpenSum for Play {
-    const SHORTEST: usize = 12;
-
     fn is_empty(&self) -> bool {
         self.batch.is_empty()
     }
 
-    fn write(&mut self, to: &mut Writer) -> Result<()> {
-        self.batch.save(to);
-        Ok(())
+    fn empty(&self) -> Result<Play> {
+        Ok(Play::default())
     }
 
-    fn read(&self, from: &mut Reader) -> Result<Play> {
-        Ok(Play { batch: Batch::read(from)?, pulls: 0 })
+    fn contribute(&mut self, with: &mut Archive) -> Result<()> {
+        self.batch.contribute(with)
     }
 
-    fn add(&mut self, part: &Play) -> bool {
+    fn add(&mut self, part: Play) -> bool {
         self.batch.add(&part.batch);
         true
     }

@@ -4,10 +4,10 @@ use crate::error::{Error, Result};
 use crate::ledger::cells::OpenSum;
 use crate::ledger::open::{Batch, RawSum};
 use crate::memory::WipedVec;
-use crate::moving::persist;
+use crate::moving::{Archive, Persist, persist};
 use crate::noise::NoiseSource;
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer, ensure};
+use crate::snapshot::ensure;
 
 /// The entries of a fixed number of requests, for one release. A request that was cancelled, or has no arm, enters too, as
 /// zeros: so when a table is full depends on the number of requests alone.
@@ -78,38 +78,30 @@ impl CellTable {
 }
 
 impl OpenSum for CellTable {
-    const SHORTEST: usize = 20;
-
     fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// All sums, also those that nothing has entered: the length tells nothing.
-    fn write(&mut self, to: &mut Writer) -> Result<()> {
-        to.u64(self.count);
-        to.u32(self.ids.len() as u32);
-        self.ids.iter().for_each(|&id| to.u64(id));
-        self.sums.iter().for_each(|sum| sum.save(to));
-        Ok(())
+    fn empty(&self) -> Result<CellTable> {
+        Ok(CellTable::new(self.rows))
     }
 
-    fn read(&self, from: &mut Reader) -> Result<CellTable> {
-        let count = from.u64()?;
-        ensure((1..=Batch::MAX_QUOTA).contains(&count))?;
-        let models = from.length(size_of::<u64>())?;
-        let mut part = if models == 0 { CellTable::pilot()? } else { CellTable::new(self.rows) };
-        part.ids = from.list(models, Reader::u64)?;
-        if models > 0 {
-            let sums = models.checked_mul(2 * self.rows).filter(|sums| sums * 8 <= from.left());
-            part.sums = WipedVec::new(sums.ok_or(Error::Corrupt)?, |_| RawSum::default())?;
+    /// All sums, also those that nothing has entered: the length tells nothing.
+    fn contribute(&mut self, with: &mut Archive) -> Result<()> {
+        let count = &mut self.count;
+        count.persist(with)?;
+        with.ensure((1..=Batch::MAX_QUOTA).contains(count))?;
+        self.ids.persist(with)?;
+        if let Archive::In(from) = with {
+            let sums = if self.ids.is_empty() { 1 } else { self.ids.len().saturating_mul(2 * self.rows) };
+            ensure(sums.saturating_mul(8) <= from.left())?;
+            self.sums = WipedVec::new(sums, |_| RawSum::default())?;
         }
-        part.count = count;
-        part.sums.iter_mut().try_for_each(|sum| sum.load(from, count, 0, Reward::ONE))?;
-        Ok(part)
+        self.sums.iter_mut().try_for_each(|sum| sum.contribute(*count, 0, Reward::ONE, with))
     }
 
     /// Models of arms that there are not here are lost.
-    fn add(&mut self, part: &CellTable) -> bool {
+    fn add(&mut self, part: CellTable) -> bool {
         if self.count + part.count > Batch::MAX_QUOTA || (self.rows == 0) != part.ids.is_empty() {
             return false;
         }
