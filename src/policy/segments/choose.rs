@@ -28,14 +28,7 @@ impl Segments {
             Some(arm) => (0, arm),
             None => (own, self.least(own, arms)),
         };
-        if self.explore.share > 0.0 {
-            return self.explore(segment, row, best, Some(arms));
-        }
-        if row == 0 {
-            self.take_turn(0, best);
-        }
-        self.ensure_open(row, best as usize);
-        self.pull(segment, row, best, 1.0)
+        self.explore(segment, row, best, Some(arms))
     }
 
     /// Plays `best` for this row, or an arm drawn evenly from `among` (`None`: all live arms) for the segment's own

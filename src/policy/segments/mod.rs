@@ -18,7 +18,6 @@ use crate::ledger::facts::Share;
 use crate::ledger::grid::Grid;
 use crate::ledger::keys::Keys;
 use crate::ledger::open::Batch;
-use crate::ledger::roster::Roster;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::moving::persist;
 use crate::noise::NoiseSource;
@@ -167,9 +166,8 @@ impl Segments {
         Error::unless(fits, "max_segments", "must be 2^27 arms in all segments at most", max_segments)?;
         let noise = config.noise()?;
         let (arms, rows) = (config.arms as usize, max_segments as usize + 1);
-        let (ranks, roster) = (try_with_capacity(arms)?, Roster::new(config.arms)?);
-        let mut order = try_with_capacity(arms)?;
-        order.extend(roster.live());
+        let (ranks, mut order) = (try_with_capacity(arms)?, try_with_capacity(arms)?);
+        order.extend(0..config.arms);
         let mut segments = Segments {
             configured: config.arms,
             max_segments,

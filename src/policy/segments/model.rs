@@ -49,6 +49,8 @@ pub(super) struct Rate {
     active_prior: Weighted,
     /// All releases of the arm's trials, for [`Policy::sums`](crate::policy::Policy::sums).
     pub trials: Totals,
+    /// The same of the peers' trials.
+    pub others: Totals,
     /// Number of rewards for which the open batch of the arm's trial was opened, and of decisions that it still needs.
     pub opened: u32,
     pub left: u32,
@@ -140,6 +142,7 @@ impl Rate {
             prior: None,
             active_prior: nothing,
             trials: Totals::NONE,
+            others: Totals::NONE,
             opened: 0,
             left: 0,
         }
@@ -254,8 +257,10 @@ impl Segments {
         let (spread, now) = (self.spread(), self.now());
         for arm in 0..self.rates.len() {
             self.cells[(row, arm)].released.fade(now, self.half_life);
+            if let Some(cell) = self.peers.cells.get_mut(row, arm) {
+                cell.fade(now, self.half_life);
+            }
         }
-        self.peers.fade(row, now, self.half_life);
         let (spread, segment) = if row == 0 {
             // The differences between segments average out over all segments together.
             (spread / self.together(), None)
@@ -316,4 +321,4 @@ impl Segments {
 }
 
 // The rest moves as a snapshot has it.
-persist!(Rate { opened, left } made { mean, evidence, prior, active_prior, trials });
+persist!(Rate { opened, left } made { mean, evidence, prior, active_prior, trials, others });

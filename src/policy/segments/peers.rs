@@ -18,9 +18,8 @@ use crate::snapshot::Reader;
 
 #[derive(Default)]
 pub struct SegmentPeers {
-    /// Sum of the peers' releases: of each cell of this handle, of the trials of each arm, and of everything.
-    cells: Grid<WeightedEvidence>,
-    trials: Vec<Totals>,
+    /// Sum of the peers' releases: of each cell of this handle, and of everything.
+    pub(super) cells: Grid<WeightedEvidence>,
     pub(super) all: WeightedEvidence,
     /// The peers' decisions for each row of this handle. Empty before the first merge.
     decisions: Vec<u64>,
@@ -82,18 +81,6 @@ impl SegmentPeers {
         self.cells.get(row, arm).copied().unwrap_or_default()
     }
 
-    /// Returns the peers' releases of an arm's trials.
-    pub(super) fn trials(&self, arm: usize) -> Option<&Totals> {
-        self.trials.get(arm)
-    }
-
-    /// Discounts a row to `now`.
-    pub(super) fn fade(&mut self, row: usize, now: u64, half_life: f64) {
-        for arm in 0..self.cells.arms() {
-            self.cells[(row, arm)].fade(now, half_life);
-        }
-    }
-
     /// Adds an arm without releases.
     ///
     /// # Errors
@@ -102,10 +89,8 @@ impl SegmentPeers {
         if self.decisions.is_empty() {
             return Ok(());
         }
-        self.trials.try_reserve(1).map_err(|_| Error::NoMemory)?;
         let column = self.cells.new_arm()?;
         self.cells.push_arm(column);
-        self.trials.push(Totals::NONE);
         Ok(())
     }
 
@@ -199,7 +184,7 @@ impl Learner for Segments {
         peers.places.try_reserve(arms).map_err(no_memory)?;
         if peers.decisions.is_empty() {
             let configured = self.configured as usize;
-            let (mut cells, mut trials) = (Grid::try_new(configured, most + 1)?, try_with_capacity(arms)?);
+            let mut cells = Grid::try_new(configured, most + 1)?;
             for _ in configured..arms {
                 let column = cells.new_arm()?;
                 cells.push_arm(column);
@@ -207,8 +192,7 @@ impl Learner for Segments {
             let mut decisions = try_with_capacity(most + 1)?;
             self.rows.iter().for_each(|_| cells.push_row());
             decisions.resize(self.rows.len(), 0);
-            trials.resize(arms, Totals::NONE);
-            (peers.cells, peers.trials, peers.decisions) = (cells, trials, decisions);
+            (peers.cells, peers.decisions) = (cells, decisions);
         }
         Ok(())
     }
@@ -248,15 +232,15 @@ impl Segments {
         let (now, half_life) = (self.now(), self.half_life);
         self.peers.count(&self.ledger.peers, now, half_life);
         self.least_batch = self.size_of_least_batch();
-        let (SegmentPeers { cells, trials, decisions, places, .. }, ledger) = (&mut self.peers, &self.ledger);
+        let (SegmentPeers { cells, decisions, places, .. }, ledger) = (&mut self.peers, &self.ledger);
         let peer = &ledger.peers[peer];
         places.clear();
-        for (arm, trials) in trials.iter_mut().enumerate() {
+        for (arm, rate) in self.rates.iter_mut().enumerate() {
             let [at, was] = [Some(peer), before].map(|peer| peer.and_then(|peer| peer.arm(arm, &ledger.roster)));
             let of = |peer: Option<&Peer<SegmentReleases>>, place: Option<usize>| {
                 place.and_then(|place| peer?.releases.trials.get(place)).copied().unwrap_or(Totals::NONE)
             };
-            trials.replace(&of(before, was), &of(Some(peer), at));
+            rate.others.replace(&of(before, was), &of(Some(peer), at));
             places.push([at, was]);
         }
         let lost = before.map_or(0.0, |before| discount(now - before.merged, half_life));
@@ -338,12 +322,12 @@ impl Segments {
     /// Adds the peers' releases of the newest arm, if there are peers that have it.
     pub(super) fn seed_arm_from_peers(&mut self) {
         let arm = self.rates.len() - 1;
-        let (trials, ledger) = (&mut self.peers.trials, &self.ledger);
+        let (others, ledger) = (&mut self.rates[arm].others, &self.ledger);
         let mut changed = false;
         for peer in ledger.peers.iter() {
             let Some(place) = peer.arm(arm, &ledger.roster) else { continue };
             changed = true;
-            trials[arm].add(&peer.releases.trials[place]);
+            others.add(&peer.releases.trials[place]);
         }
         if changed {
             (0..self.rows.len()).for_each(|row| self.seed(row, arm));

@@ -1,5 +1,6 @@
 //! Segments as a policy that decides by request. A request names its segment by a key.
 
+use super::model::Rate;
 use super::{Segments, is_trial};
 use crate::engine::Engine;
 use crate::error::Result;
@@ -79,9 +80,9 @@ impl Policy for Segments {
     /// The releases of an arm's trials, here and at peers, for an interval that holds at all times. The module's page
     /// says what mean they estimate. Merging widens the interval, by the number of merges.
     fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
-        let (own, others) = (self.rates[arm as usize].trials, self.peers.trials(arm as usize));
+        let Rate { trials, others, .. } = &self.rates[arm as usize];
         let distribution = Cumulant::of(&self.ledger.noise.distribution());
-        ReleaseTotals::of_all(distribution, self.half_life.is_finite(), own, others)
+        ReleaseTotals::of_all(distribution, self.half_life.is_finite(), *trials, Some(others))
     }
 
     fn snapshot(&mut self, with: &mut Archive) -> Result<()> {

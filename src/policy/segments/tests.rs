@@ -153,7 +153,7 @@ impl Site {
     fn trials(&self) -> Vec<(u64, Totals)> {
         let all = (0..self.segments.arms()).map(|arm| {
             let mut trials = self.segments.rates[arm as usize].trials;
-            self.segments.peers.trials(arm as usize).into_iter().for_each(|others| trials.add(others));
+            trials.add(&self.segments.rates[arm as usize].others);
             (self.id(arm), trials)
         });
         let mut all: Vec<_> = all.collect();
