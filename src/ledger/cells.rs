@@ -74,6 +74,9 @@ pub(crate) trait OpenSum: Persist + Sized {
     }
 }
 
+/// The bytes of a [`SumId`].
+const SUM_ID: usize = 18;
+
 /// What a contribution names a sum by.
 #[derive(Default)]
 pub(crate) struct SumId {
@@ -83,10 +86,6 @@ pub(crate) struct SumId {
     pub key: u64,
     /// The id of the arm.
     pub arm: u64,
-}
-
-impl SumId {
-    const BYTES: usize = 18;
 }
 
 persist!(SumId { is_whole, has_key, key, arm });
@@ -172,7 +171,7 @@ impl<S: OpenSum, R> Ledger<S, R> {
     /// `Corrupt`, `NoMemory`.
     pub fn read(&self, from: &mut Reader) -> Result<(Vec<(SumId, S)>, bool)> {
         let fits = self.unit.map_or(Ok(true), |unit| Ok(from.u64()? == unit))?;
-        let length = from.length(SumId::BYTES)?;
+        let length = from.length(SUM_ID)?;
         let parts = from.list(length, |from| {
             let (mut id, mut part) = (SumId::default(), self.cells[(0, 0)].empty()?);
             id.persist(&mut Archive::In(from))?;

@@ -5,9 +5,8 @@
 //! instruments in the leader's snapshots; what it has collected with another one is dropped.
 
 use super::batch::{Instrument, VectorBatch};
-use super::model::{Model, ModelEvidence};
+use super::model::ModelEvidence;
 use super::{Linear, LinearLedger, LinearReleases, SavedLinear, Shape};
-use crate::config::check_arms;
 use crate::error::Result;
 use crate::ledger::cells::Place;
 use crate::ledger::facts::Duty;
@@ -88,13 +87,8 @@ impl Learner for Linear {
     /// # Errors
     /// `InvalidConfig` for more arms than can be served in time; `NoMemory`.
     fn grow(&mut self, by: Growth) -> Result<()> {
-        match by {
-            Growth::Peers => self.models.all.iter_mut().try_for_each(Model::reserve_others),
-            Growth::Arm => {
-                check_arms(self.ledger.roster.arms() + 1, self.shape.most_arms())?;
-                if self.shape.per_arm { self.add_model() } else { Ok(()) }
-            }
-        }
+        let adds = self.models.grow(by, &self.shape, &self.ledger.roster)?;
+        if adds { self.add_model() } else { Ok(()) }
     }
 
     fn read_peer(head: &PeerHead, from: &mut Reader) -> Result<LinearReleases> {

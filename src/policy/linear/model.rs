@@ -103,9 +103,9 @@ impl FadingPrior {
         FadingPrior { prior, discount: 1.0 }
     }
 
-    /// Returns the prior, faded by `discount` more.
-    pub fn faded(self, discount: f64) -> FadingPrior {
-        FadingPrior { discount: discount * self.discount, ..self }
+    /// Multiplies its weight by `discount`.
+    pub fn fade(&mut self, discount: f64) {
+        self.discount *= discount;
     }
 }
 
@@ -299,7 +299,7 @@ impl Model {
             return; // avoids rounding
         }
         self.own.fade(discount);
-        self.public.iter_mut().for_each(|public| public.discount *= discount);
+        self.public.iter_mut().for_each(|public| public.fade(discount));
         self.others.iter_mut().for_each(|x| *x = (*x as f64 * discount) as i128);
     }
 

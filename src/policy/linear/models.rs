@@ -1,14 +1,17 @@
 //! The models of a handle: what they share, and all that needs more than one model's own numbers.
 
+use super::Shape;
 use super::algebra::{add_square, dot, factorise, log_determinant, sigma, solve, solve_transposed};
 use super::batch::{Information, Instrument, VectorBatch};
 use super::model::{Belief, Common, DRAWS, FadingPrior, Model, ModelEvidence, ModelScratch, SHRINKAGES, fixed};
-use crate::config::Config;
+use crate::config::{Config, check_arms};
 use crate::error::Result;
 use crate::ledger::cells::Ledger;
 use crate::ledger::facts::{Facts, Share};
+use crate::ledger::roster::Roster;
 use crate::memory::WipedVec;
 use crate::moving::Archive;
+use crate::policy::learner::Growth;
 use crate::policy::prior::Prior;
 use crate::random::Random;
 use std::f64::consts::LN_2;
@@ -52,6 +55,19 @@ impl Models {
             cursor: 0,
             failures: 0,
         })
+    }
+
+    /// Makes memory for other handles' evidence, or checks that there may be one more arm. Returns whether that is to get a
+    /// model of its own.
+    ///
+    /// # Errors
+    /// `InvalidConfig` for more arms than can be served in time; `NoMemory`.
+    pub fn grow(&mut self, by: Growth, shape: &Shape, arms: &Roster) -> Result<bool> {
+        match by {
+            Growth::Peers => self.all.iter_mut().try_for_each(Model::reserve_others)?,
+            Growth::Arm => check_arms(arms.arms() + 1, shape.most_arms())?,
+        }
+        Ok(by == Growth::Arm && shape.per_arm)
     }
 
     /// Returns a new model, for which there is a place in the list.
@@ -281,7 +297,8 @@ impl Models {
     /// Moves what a snapshot taken now has of a model.
     pub fn persist(&mut self, model: usize, now: u64, with: &mut Archive) -> Result<()> {
         let (discount, model) = (self.discount_of(model, now), &mut self.all[model]);
-        let mut public = model.public.map(|public| public.faded(discount));
+        let mut public = model.public;
+        public.iter_mut().for_each(|public| public.fade(discount));
         model.own.persist(&mut public, discount, with)?;
         if with.reads() {
             (model.public, model.faded) = (public, now);

@@ -2,7 +2,6 @@
 
 use super::{CellTable, PrivateLinear};
 use crate::codebook::Codebook;
-use crate::config::check_arms;
 use crate::error::{Error, Result};
 use crate::ledger::cells::{Ledger, Place};
 use crate::memory::try_with_capacity;
@@ -10,9 +9,9 @@ use crate::moving::{Archive, Persist};
 use crate::policy::contract::Pull;
 use crate::policy::learner::{Change, Growth, Learner, PeerHead};
 use crate::policy::linear::Shape;
-use crate::policy::linear::model::{Model, ModelEvidence};
+use crate::policy::linear::model::ModelEvidence;
 use crate::policy::linear::pilot::Pilots;
-use crate::snapshot::{Reader, ensure};
+use crate::snapshot::Reader;
 
 /// What a snapshot has of a handle before its models.
 #[derive(Default)]
@@ -59,25 +58,13 @@ pub(super) fn persist_book(policy: &mut PrivateLinear, with: &mut Archive) -> Re
     }
     let book = read_book(policy.book.len(), policy.book.features(), with)?;
     if policy.is_given && policy.book != book {
-        let rule = "must be as in the snapshot, or NULL";
-        return Err(Error::refused("codebook", format_args!("{rule}")));
+        return Err(Error::refused("codebook", format_args!("must be as in the snapshot, or NULL")));
     }
     policy.use_book(book);
     Ok(())
 }
 
 impl PrivateLinear {
-    /// Continues from what was read. What was in an open table never enters a release.
-    pub(super) fn continue_from(&mut self, saved: &SavedPrivate) -> Result<()> {
-        (self.models.failures, self.requests, self.pilots) = (saved.failures, saved.requests, saved.pilots);
-        if self.believe() {
-            self.ledger.whole = None;
-        }
-        let sound = self.models.refit();
-        self.open();
-        ensure(sound)
-    }
-
     /// Learns from the releases of all peers.
     fn join(&mut self) {
         self.pilots.join(self.ledger.peers.iter().map(|peer| peer.releases.saved.pilots.own));
@@ -137,13 +124,8 @@ impl Learner for PrivateLinear {
     /// # Errors
     /// `InvalidConfig` for more arms than can be served in time, or more cells than there may be; `NoMemory`.
     fn grow(&mut self, by: Growth) -> Result<()> {
-        match by {
-            Growth::Peers => self.models.all.iter_mut().try_for_each(Model::reserve_others),
-            Growth::Arm => {
-                check_arms(self.ledger.roster.arms() + 1, self.shape.most_arms())?;
-                if self.shape.per_arm { self.add_model(0) } else { Ok(()) }
-            }
-        }
+        let adds = self.models.grow(by, &self.shape, &self.ledger.roster)?;
+        if adds { self.add_model(0) } else { Ok(()) }
     }
 
     fn read_peer(head: &PeerHead, from: &mut Reader) -> Result<PrivateReleases> {

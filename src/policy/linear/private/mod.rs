@@ -91,10 +91,7 @@ impl PrivateLinear {
             |sensitivity| Ok(NoiseSource::new(Noise::Laplace(Laplace::new(epsilon, sensitivity)?), seed.stream()));
         let (of_table, of_pilot) = (noise(2 * g)?, noise(g)?);
         let is_given = config.codebook.is_some();
-        let book = match &config.codebook {
-            Some(book) => book.clone(),
-            None => fleet::blank(rows, d - 1)?,
-        };
+        let book = config.codebook.clone().map_or_else(|| fleet::blank(rows, d - 1), Ok)?;
         let cells = Grid::of_row(WipedVec::new(1, |_| CellTable::new(rows))?);
         let mut policy = PrivateLinear {
             shape,

@@ -10,6 +10,7 @@ use crate::policy::linear::choose::{RENEW, best};
 use crate::policy::linear::model::DRAWS;
 use crate::request::{Offer, Row};
 use crate::reward::Reward;
+use crate::snapshot::ensure;
 
 impl PrivateLinear {
     /// Sets x to a row, with the intercept.
@@ -147,6 +148,15 @@ impl Policy for PrivateLinear {
         saved.persist(with)?;
         let now = self.ledger.facts.now();
         (0..self.models.all.len()).try_for_each(|model| self.models.persist(model, now, with))?;
-        if with.reads() { self.continue_from(&saved) } else { Ok(()) }
+        if with.reads() {
+            // What was in an open table never enters a release.
+            (self.models.failures, self.requests, self.pilots) = (saved.failures, saved.requests, saved.pilots);
+            if self.believe() {
+                self.ledger.whole = None;
+            }
+            ensure(self.models.refit())?;
+            self.open();
+        }
+        Ok(())
     }
 }
