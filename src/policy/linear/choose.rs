@@ -56,12 +56,12 @@ impl Linear {
         if !self.shape.per_arm {
             self.take_row(self.shape.row(offer, offer.position(arm)));
         }
-        self.oversized += u64::from(self.is_large);
+        self.saved.oversized += u64::from(self.is_large);
         self.row.head.arm = arm;
         let position = offer.ring_position();
         self.kept.keep(position, &self.row);
         self.splitter.count(&self.row);
-        if let Some(unit) = self.scale.see(self.size).filter(|_| self.is_pilot()) {
+        if let Some(unit) = self.saved.scale.see(self.size).filter(|_| self.is_pilot()) {
             self.rescale(unit);
         }
         self.ledger.facts.decisions += 1;
@@ -72,7 +72,7 @@ impl Linear {
     /// Converts a request's row to the kept integers, and to x in units of C.
     pub(super) fn take_row(&mut self, row: Row) {
         self.clear_x();
-        (self.size, self.is_large) = self.row.quantise(row, &self.scale);
+        (self.size, self.is_large) = self.row.quantise(row, &self.saved.scale);
         self.set_x();
     }
 
@@ -82,7 +82,7 @@ impl Linear {
 
     pub(super) fn set_x(&mut self) {
         self.x[0] = 1.0;
-        let grid = self.row.grid(self.scale.unit);
+        let grid = self.row.grid(self.saved.scale.unit);
         for &j in self.row.places() {
             self.x[1 + usize::from(j)] = f64::from(self.row.r[usize::from(j)]) * grid;
         }
@@ -110,7 +110,7 @@ impl Linear {
                 return (logit, logit);
             }
             // The intercept, which all arms share, does not order them.
-            let score = self.shape.row(offer, offer.position(arm)).score(&theta[1..], &self.scale);
+            let score = self.shape.row(offer, offer.position(arm)).score(&theta[1..], &self.saved.scale);
             (score, score + theta[0])
         })
     }

@@ -6,6 +6,7 @@
 
 use super::batch::{Instrument, VectorBatch};
 use super::model::ModelEvidence;
+use super::partition::Partition;
 use super::{Linear, LinearLedger, LinearReleases, SavedLinear, Shape};
 use crate::error::Result;
 use crate::ledger::cells::Place;
@@ -20,14 +21,14 @@ impl Linear {
     /// Takes over C of the leader, or of a handle with a larger one; of the leader also the partition, and the instruments
     /// of its open batches.
     fn follow(&mut self, peer: usize) {
-        let SavedLinear { led, scale, partition, .. } = &self.ledger.peers[peer].releases.saved;
+        let LinearReleases { saved: SavedLinear { scale, .. }, led, partition, .. } = &self.ledger.peers[peer].releases;
         let (unit, contributes) = (scale.unit, self.ledger.facts.duty() == Duty::Contributes(*led));
         if contributes {
             self.splitter.follow(partition);
         }
-        if scale.is_final() && (contributes || !self.scale.is_final() || unit > self.scale.unit) {
-            self.scale.settle();
-            if unit != self.scale.unit {
+        if scale.is_final() && (contributes || !self.saved.scale.is_final() || unit > self.saved.scale.unit) {
+            self.saved.scale.settle();
+            if unit != self.saved.scale.unit {
                 self.rescale(unit);
             }
         }
@@ -92,9 +93,9 @@ impl Learner for Linear {
     }
 
     fn read_peer(head: &PeerHead, from: &mut Reader) -> Result<LinearReleases> {
-        let (mut saved, with, count) =
-            (SavedLinear::default(), &mut Archive::In(from), Shape::of(head.config).models(head.arms));
-        saved.persist(with)?;
+        let (with, count) = (&mut Archive::In(from), Shape::of(head.config).models(head.arms));
+        let (mut saved, mut led, mut partition) = (SavedLinear::default(), 0, Partition::default());
+        saved.persist(&mut 0, &mut led, &mut partition, with)?;
         let mut models = try_with_capacity(count)?;
         for _ in 0..count {
             let (mut instrument, mut evidence) =
@@ -103,6 +104,6 @@ impl Learner for Linear {
             evidence.persist(&mut None, 1.0, with)?; // each handle has its own priors
             models.push((instrument, evidence));
         }
-        Ok(LinearReleases { saved, models })
+        Ok(LinearReleases { saved, led, partition, models })
     }
 }

@@ -66,15 +66,13 @@ struct Shape {
 /// The dp-linear policy. The number of a pull is its position in the engine's ring, where its row is kept.
 pub(crate) struct Linear {
     shape: Shape,
-    scale: Scale,
+    saved: SavedLinear,
     splitter: Splitter,
     exploration: f64,
-    /// The probability of each sample after the pilot, and their releases.
+    /// The probability of each sample after the pilot.
     sampled: f64,
-    samples: Samples,
     /// The open vectors of all models, and the whole: of the pilot until the rate is known, and then of the samples.
     ledger: LinearLedger,
-    pilots: Pilots,
     common: Common,
     models: Models,
     /// Number of models whose draws follow their releases and priors. After the pilot, and after the shrinkage has
@@ -88,7 +86,6 @@ pub(crate) struct Linear {
     is_large: bool,
     x: WipedVec<f64>,
     kept: PendingRows,
-    oversized: u64,
 }
 
 type LinearLedger = Ledger<VectorBatch, LinearReleases>;
@@ -151,13 +148,11 @@ impl Linear {
         let cells = Grid::of_row(WipedVec::try_with_capacity(models)?);
         let mut policy = Linear {
             shape,
-            scale: Scale::default(),
+            saved: SavedLinear::default(),
             splitter: Splitter::new(features)?,
             exploration: config.exploration,
             sampled: Samples::share(config),
-            samples: Samples::default(),
             ledger: Ledger::new(config, cells, NoiseSource::new(noise, seed.stream()))?,
-            pilots: Pilots::default(),
             common: Common::new(variance),
             models: Models::new(config, d, models, seed.stream())?,
             ready: 0,
@@ -167,7 +162,6 @@ impl Linear {
             is_large: false,
             x: algebra::zeros(d)?,
             kept: PendingRows::new(Engine::places(config), features)?,
-            oversized: 0,
         };
         policy.ledger.whole = Some(Box::new(VectorBatch::new(d)?));
         policy.open_whole(Instrument::Cells(1));
@@ -186,7 +180,7 @@ impl Linear {
         self.ledger.cells.reserve()?;
         self.models.push(model);
         self.ledger.cells.push(batch);
-        self.open(self.models.all.len() - 1, self.common.first);
+        self.open(self.models.all.len() - 1, self.saved.first);
         self.refresh(self.models.all.len() - 1);
         Ok(())
     }
@@ -208,7 +202,8 @@ impl Linear {
 
     fn plan_whole(&mut self) {
         let (variance, is_pilot, limit) = (self.common.variance, self.is_pilot(), self.ledger.facts.share().limit);
-        let size = if is_pilot { self.pilots.own.quota(variance) } else { self.samples.quota(variance, limit) };
+        let size =
+            if is_pilot { self.saved.pilots.own.quota(variance) } else { self.saved.samples.quota(variance, limit) };
         let Ledger { whole, facts, .. } = &mut self.ledger;
         whole.iter_mut().for_each(|whole| whole.quota = facts.quota(size));
     }
@@ -219,9 +214,9 @@ impl Linear {
         facts.release(0);
         let mut sum = [0.0];
         pilot.release(noise, &mut sum);
-        self.pilots.own.learn(pilot, sum[0], self.common.variance);
+        self.saved.pilots.own.learn(pilot, sum[0], self.common.variance);
         self.splitter.split();
-        if self.pilots.own.is_known() {
+        if self.saved.pilots.own.is_known() {
             self.believe();
             self.end_pilot();
         } else {
@@ -231,7 +226,7 @@ impl Linear {
 
     /// Sets the common prior from the releases of all pilots together. Returns whether they determine the rate.
     fn believe(&mut self) -> bool {
-        let Some(pooled) = self.pilots.pool() else { return false };
+        let Some(pooled) = self.saved.pilots.pool() else { return false };
         let rate = pooled.rate();
         self.models.belief = pooled.belief(self.models.belief.shrinkage);
         self.common.reward_variance = rate * (1.0 - rate);
@@ -253,16 +248,16 @@ impl Linear {
     /// used. To draw from all models takes long if there are many, so the next decisions do that, one model each.
     fn end_pilot(&mut self) {
         let Some(pilot) = self.ledger.whole.take_if(|whole| whole.is_of_all()) else { return };
-        self.scale.settle();
+        self.saved.scale.settle();
         (self.ready, self.begun) = (0, false);
         self.models.expect();
         self.refresh(0);
         // All models are alike now, so the best first instrument of one is the best of all.
         let share = self.ledger.facts.share();
         if pilot.count > 0 {
-            self.common.first = self.models.next(0, &pilot, self.common.reward_variance, &self.common, share);
+            self.saved.first = self.models.next(0, &pilot, self.common.reward_variance, &self.common, share);
         }
-        (0..self.models.all.len()).for_each(|model| self.open(model, self.common.first));
+        (0..self.models.all.len()).for_each(|model| self.open(model, self.saved.first));
         self.ledger.whole = Some(pilot).filter(|_| self.sampled > 0.0);
         self.open_whole(Instrument::Samples);
     }
@@ -274,15 +269,15 @@ impl Linear {
     }
 
     fn setting(&self, instrument: Instrument) -> Setting {
-        Setting { instrument, partition: self.splitter.partition, unit: self.scale.unit }
+        Setting { instrument, partition: self.splitter.partition, unit: self.saved.scale.unit }
     }
 
     /// Changes C, and with it what was learned. Open batches of the models begin anew.
     fn rescale(&mut self, unit: f64) {
-        let factor = self.scale.unit / unit;
-        self.scale.unit = unit;
-        self.pilots.own = self.pilots.own.rescaled(factor);
-        self.pilots.pooled = self.pilots.pooled.rescaled(factor);
+        let factor = self.saved.scale.unit / unit;
+        self.saved.scale.unit = unit;
+        self.saved.pilots.own = self.saved.pilots.own.rescaled(factor);
+        self.saved.pilots.pooled = self.saved.pilots.pooled.rescaled(factor);
         self.ledger.whole.iter_mut().for_each(|pilot| pilot.rescale(unit));
         self.believe();
         for model in 0..self.models.all.len() {
@@ -336,9 +331,9 @@ impl Linear {
     /// own pilot is still running and another one knows the rate, the handle continues with that rate, and the rewards
     /// in the open batch of its pilot are dropped.
     fn join_pilots(&mut self) {
-        self.pilots.join(self.ledger.peers.iter().map(|peer| {
-            let SavedLinear { pilots, scale, .. } = peer.releases.saved;
-            pilots.own.rescaled(scale.unit / self.scale.unit)
+        self.saved.pilots.join(self.ledger.peers.iter().map(|peer| {
+            let SavedLinear { pilots, scale, .. } = &peer.releases.saved;
+            pilots.own.rescaled(scale.unit / self.saved.scale.unit)
         }));
         if self.believe() {
             self.end_pilot();
@@ -350,8 +345,8 @@ impl Linear {
     /// Sums over handles are exact. Models that know the same releases are equal to the last bit, whatever the order of
     /// the merges and whichever releases are their own, except for priors and for what has faded since.
     fn join_model(&mut self, model: usize) {
-        let unit = self.scale.unit;
-        self.models.join(model, &mut self.ledger, |LinearReleases { saved, models }, theirs| {
+        let unit = self.saved.scale.unit;
+        self.models.join(model, &mut self.ledger, |LinearReleases { saved, models, .. }, theirs| {
             (&models[theirs].1, saved.scale.unit / unit)
         });
         self.refit(model);
@@ -361,26 +356,31 @@ impl Linear {
 /// What a snapshot has of a handle, before its models.
 #[derive(Default)]
 struct SavedLinear {
-    failures: u64,
     oversized: u64,
     pilots: Pilots,
-    /// The generation that the handle leads, or 0.
-    led: u64,
+    /// Instrument of a model's first batch.
     first: Instrument,
     scale: Scale,
-    partition: Partition,
+    /// The releases of the samples.
     samples: Samples,
 }
 
-impl Persist for SavedLinear {
-    fn persist(&mut self, with: &mut Archive) -> Result<()> {
-        with.count(&mut self.failures)?;
+impl SavedLinear {
+    /// Moves it, with what the handle has elsewhere: its failures, the generation that it leads, or 0, and its partition.
+    fn persist(
+        &mut self,
+        failures: &mut u64,
+        led: &mut u64,
+        partition: &mut Partition,
+        with: &mut Archive,
+    ) -> Result<()> {
+        with.count(failures)?;
         with.count(&mut self.oversized)?;
         self.pilots.persist(with)?;
-        self.led.persist(with)?;
+        led.persist(with)?;
         self.first.persist(with)?;
         self.scale.persist(with)?;
-        self.partition.persist(with)?;
+        partition.persist(with)?;
         self.samples.persist(with)
     }
 }
@@ -388,6 +388,9 @@ impl Persist for SavedLinear {
 /// What another handle has released.
 pub(crate) struct LinearReleases {
     saved: SavedLinear,
+    /// The generation that it leads, or 0.
+    led: u64,
+    partition: Partition,
     /// The instrument of each model's open batch, and its evidence.
     models: Vec<(Instrument, ModelEvidence)>,
 }

@@ -120,8 +120,6 @@ impl Persist for FadingPrior {
 /// The parameters that all models share, which are functions of the pilots' releases.
 #[derive(Clone, Copy, Debug)]
 pub struct Common {
-    /// Instrument of a model's first batch.
-    pub first: Instrument,
     /// Variance of the noise at sensitivity 1.
     pub variance: f64,
     /// Variance of a reward, E|x|_1/C and E|x|_2^2/C^2, in the pilot.
@@ -133,7 +131,7 @@ pub struct Common {
 impl Common {
     /// What a handle begins with, before its pilot.
     pub fn new(variance: f64) -> Common {
-        Common { first: Instrument::Sum, variance, reward_variance: 0.25, size: 1.0, square: 1.0 }
+        Common { variance, reward_variance: 0.25, size: 1.0, square: 1.0 }
     }
 }
 

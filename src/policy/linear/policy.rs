@@ -1,8 +1,8 @@
 //! dp-linear as a policy that decides by request, with the releases of other handles.
 
+use super::Linear;
 use super::batch::{Instrument, VectorBatch};
 use super::sample::RewardPurpose;
-use super::{Linear, SavedLinear};
 use crate::error::Result;
 use crate::ledger::cells::{OpenSum, Place};
 use crate::moving::{Archive, Persist};
@@ -58,7 +58,7 @@ impl Policy for Linear {
         self.prepare(model);
         for coordinate in (1..self.d()).chain([0]) {
             let (mean, deviation) = self.models.weight(model, coordinate);
-            let unit = if coordinate == 0 { 1.0 } else { self.scale.unit };
+            let unit = if coordinate == 0 { 1.0 } else { self.saved.scale.unit };
             each(mean / unit, deviation / unit);
         }
     }
@@ -100,7 +100,7 @@ impl Policy for Linear {
     fn counts(&self) -> PolicyCounts {
         PolicyCounts {
             failures: self.models.failures,
-            oversized: self.oversized,
+            oversized: self.saved.oversized,
             ..PolicyCounts::of_ledger(&self.ledger)
         }
     }
@@ -115,19 +115,11 @@ impl Policy for Linear {
 
     fn snapshot(&mut self, with: &mut Archive) -> Result<()> {
         self.ledger.persist(with)?;
-        let mut saved = SavedLinear {
-            failures: self.models.failures,
-            oversized: self.oversized,
-            pilots: self.pilots,
-            led: self.ledger.facts.duty().led(),
-            first: self.common.first,
-            scale: self.scale,
-            partition: self.splitter.partition,
-            samples: self.samples,
-        };
-        saved.persist(with)?;
+        let (mut led, mut partition) = (self.ledger.facts.duty().led(), self.splitter.partition);
+        self.saved.persist(&mut self.models.failures, &mut led, &mut partition, with)?;
         if with.reads() {
-            self.continue_from(&saved);
+            self.splitter.follow(&partition);
+            self.continue_pilot();
         }
         let now = self.ledger.facts.now();
         for model in 0..self.models.all.len() {
@@ -154,17 +146,12 @@ impl Linear {
         }
     }
 
-    /// Continues from what a snapshot has before the models. Rewards that were in open batches, including the pilot's, never
-    /// enter a release.
-    fn continue_from(&mut self, saved: &SavedLinear) {
-        (self.models.failures, self.oversized) = (saved.failures, saved.oversized);
-        self.pilots = saved.pilots;
-        self.common.first = saved.first;
-        self.scale = saved.scale;
-        self.splitter.follow(&saved.partition);
+    /// Continues the pilot or the samples of a snapshot. Rewards that were in open batches never enter a release.
+    fn continue_pilot(&mut self) {
         let is_known = self.believe();
-        let keeps = !is_known || self.sampled > 0.0;
-        (self.samples, self.ledger.whole) = (saved.samples, self.ledger.whole.take().filter(|_| keeps));
+        if is_known && self.sampled == 0.0 {
+            self.ledger.whole = None;
+        }
         self.open_whole(if is_known { Instrument::Samples } else { Instrument::Cells(1) });
     }
 }

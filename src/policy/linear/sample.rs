@@ -102,7 +102,7 @@ impl Linear {
         self.ledger.facts.release(batch.count);
         let mut sums = [0.0; 2];
         batch.release(&mut self.ledger.noise, &mut sums);
-        self.samples.learn(batch, &sums, distribution);
+        self.saved.samples.learn(batch, &sums, distribution);
         self.open_whole(Instrument::Samples);
     }
 
@@ -111,7 +111,7 @@ impl Linear {
         if self.sampled == 0.0 {
             return Err(Error::unsupported("a lift: config.exploration must be above 0 and below 1"));
         }
-        let mut all = self.samples;
+        let mut all = self.saved.samples;
         self.ledger.peers.iter().for_each(|peer| all.add(&peer.releases.saved.samples));
         if all.even == Totals::NONE {
             return Err(Error::NotReady);

@@ -208,7 +208,7 @@ fn after_the_pilot_each_decision_prepares_a_model() {
             before = policy.ready;
         }
         assert_eq!((policy.ready, even_after), if per_arm { (50, 49) } else { (1, 0) });
-        assert!(!per_arm || policy.common.first == Instrument::Cells(1));
+        assert!(!per_arm || policy.saved.first == Instrument::Cells(1));
     }
 }
 
@@ -289,7 +289,7 @@ fn means_near_certainty_do_not_hold_theta_back() {
             let mean = 1.0 / (1.0 + (-10.0 * x).exp());
             observe(&mut policy, 0, f64::from(u8::from(coins.unit() < mean)));
         }
-        let slope = policy.models.all[0].mean[1] / policy.scale.unit;
+        let slope = policy.models.all[0].mean[1] / policy.saved.scale.unit;
         assert!((6.3..10.0).contains(&slope), "{slope}");
     }
 }
@@ -468,7 +468,7 @@ fn bad_requests_change_nothing() {
             observe(&mut twin, 0, reward);
         }
         assert_eq!(saved(&mut policy), saved(&mut twin));
-        assert!(policy.ledger.facts.releases > 5 && policy.oversized > 0);
+        assert!(policy.ledger.facts.releases > 5 && policy.saved.oversized > 0);
     }
     for shape in [Shape { features: 0, ..SHAPE }, Shape { features: 257, ..SHAPE }] {
         assert!(Bandit::new(Algorithm::Linear, &shaped(&config(2, 1.0), shape)).is_err());
@@ -889,9 +889,9 @@ impl Sampled {
             self.open[sample][0] += rate;
             self.open[sample][1] += 1.0;
         }
-        let before = policy.samples.rewards();
+        let before = policy.saved.samples.rewards();
         observe(policy, 0, f64::from(u8::from(coins.unit() < rate)));
-        if policy.samples.rewards() != before {
+        if policy.saved.samples.rewards() != before {
             for (sums, open) in self.sums.as_flattened_mut().iter_mut().zip(self.open.as_flattened_mut()) {
                 *sums += std::mem::take(open);
             }
@@ -924,9 +924,9 @@ fn a_lift_contains_the_truth() {
         let (mut policy, mut coins) = (policy(&exploring(4, 2.0), SHAPE_PER_ARM, seed), stream(100 + u64::from(seed)));
         let (mut truth, mut is_missed, mut is_exchanged) = (Sampled::default(), false, false);
         for _ in 0..8000 {
-            let before = policy.samples.rewards();
+            let before = policy.saved.samples.rewards();
             truth.play(&mut policy, &mut coins);
-            if policy.samples.rewards() != before {
+            if policy.saved.samples.rewards() != before {
                 let ((low, high), ratio) = (ends(&policy, 5f64.ln()), truth.ratio());
                 is_missed |= !(low..=high).contains(&ratio);
                 is_exchanged |= !(low..=high).contains(&(1.0 / ratio));
@@ -962,11 +962,13 @@ fn samples_are_sums_of_their_own() {
             assert!(of_model(policy) == now || policy.ledger.facts.releases > releases);
         }
     }
-    let (open, rewards) = (one.ledger.whole.as_ref().unwrap().count, one.samples.rewards());
+    let (open, rewards) = (one.ledger.whole.as_ref().unwrap().count, one.saved.samples.rewards());
     let state = write(usize::MAX, |to| one.persist_all(&mut Archive::Out(to))).unwrap().seal();
     let mut moved = policy(&exploring(4, 2.0), SHAPE_PER_ARM, 3);
     moved.persist_all(&mut Archive::In(&mut Reader::new(&state).unwrap())).unwrap();
-    assert!(moved.ledger.whole.as_ref().is_some_and(|sum| sum.count == open) && moved.samples.rewards() == rewards);
+    assert!(
+        moved.ledger.whole.as_ref().is_some_and(|sum| sum.count == open) && moved.saved.samples.rewards() == rewards
+    );
     assert!(rewards > 100.0 && ends(&moved, 3.0) == ends(&one, 3.0));
     // A merge counts the other's releases, once.
     let (before, bytes) = (ends(&moved, 3.0), saved(&mut other));
@@ -980,7 +982,7 @@ fn samples_are_sums_of_their_own() {
         let state = write(usize::MAX, |to| from.write_open(to)).unwrap().seal();
         from.clear_open();
         let counts = |policy: &Linear| {
-            policy.ledger.whole.as_ref().map_or(0.0, |sum| sum.count as f64) + policy.samples.rewards()
+            policy.ledger.whole.as_ref().map_or(0.0, |sum| sum.count as f64) + policy.saved.samples.rewards()
         };
         let before = counts(to);
         to.combine(&mut Reader::new(&state).unwrap()).unwrap();
