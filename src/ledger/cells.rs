@@ -107,7 +107,8 @@ impl<S: OpenSum, R> Ledger<S, R> {
     /// # Errors
     /// `Corrupt`.
     pub fn persist(&mut self, with: &mut Archive) -> Result<(SavedFacts, bool)> {
-        let mut saved = self.facts.saved();
+        let Facts { decisions, releases, time, .. } = self.facts;
+        let mut saved = SavedFacts { decisions, releases, time };
         saved.persist(with)?;
         with.arms(self.roster.arms())?;
         for arm in 0..self.roster.arms() {

@@ -86,7 +86,7 @@ pub(crate) struct Facts {
 
 impl Facts {
     pub fn new(config: &Config) -> Facts {
-        let time = Time::new(config);
+        let time = Time::of(config.clock, config.forget_after);
         let (duty, may_have_released) = (Duty::Alone, false);
         let (decisions, releases, led, stated, active) = (0, 0, 0, 0, 1);
         Facts { decisions, releases, time, duty, led, stated, active, may_have_released }
@@ -147,11 +147,6 @@ impl Facts {
             Noise::Laplace(distribution) => PrivacyLoss::Pure(if released { distribution.epsilon() } else { 0.0 }),
             Noise::Gaussian(distribution) => PrivacyLoss::Zcdp(if released { distribution.rho() } else { 0.0 }),
         }
-    }
-
-    /// What a snapshot has of them.
-    pub fn saved(&self) -> SavedFacts {
-        SavedFacts { decisions: self.decisions, releases: self.releases, time: self.time }
     }
 
     /// Continues from what was saved. Returns whether the time continues: see [`Time::continue_from`].
@@ -233,10 +228,6 @@ impl Time {
     const IDLE: u64 = 1 << 16;
     /// Maximum time: more ticks than any clock has, and the most that a snapshot may contain.
     const END: u64 = 1 << 62;
-
-    pub fn new(config: &Config) -> Time {
-        Time::of(config.clock, config.forget_after)
-    }
 
     const fn of(clock: Clock, memory: u64) -> Time {
         Time { clock, memory, ticks: 0, learned: 0, counted: 0, decisions: 0.0, elapsed: 0.0 }
