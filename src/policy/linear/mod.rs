@@ -90,11 +90,6 @@ pub(crate) struct Linear {
 
 type LinearLedger = Ledger<VectorBatch, LinearReleases>;
 
-/// Returns the noise for vectors of sensitivity BOUND.
-fn noise(config: &Config) -> Result<Laplace> {
-    Laplace::new(config.epsilon_per_reward()?, (BOUND as u64) << Reward::BITS)
-}
-
 impl Shape {
     fn of(config: &Config) -> Shape {
         Shape { features: config.features, per_arm: config.model_per_arm }
@@ -141,7 +136,7 @@ impl Linear {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<Linear> {
         let shape = Shape::of(config);
         config.check_arms(shape.most_arms())?;
-        let noise = Noise::Laplace(noise(config)?);
+        let noise = Noise::Laplace(Laplace::new(config.epsilon_per_reward()?, (BOUND as u64) << Reward::BITS)?);
         let variance = noise.variance() / (f64::from(BOUND) * Reward::ONE as f64).powi(2);
         let (features, d) = (shape.features as usize, shape.features as usize + 1);
         let models = shape.models(config.arms as usize);
@@ -153,7 +148,7 @@ impl Linear {
             exploration: config.exploration,
             sampled: Samples::share(config),
             ledger: Ledger::new(config, cells, NoiseSource::new(noise, seed.stream()))?,
-            common: Common::new(variance),
+            common: Common { variance, reward_variance: 0.25, size: 1.0, square: 1.0 },
             models: Models::new(config, d, models, seed.stream())?,
             ready: 0,
             begun: false,

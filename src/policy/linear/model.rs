@@ -128,13 +128,6 @@ pub struct Common {
     pub square: f64,
 }
 
-impl Common {
-    /// What a handle begins with, before its pilot.
-    pub fn new(variance: f64) -> Common {
-        Common { variance, reward_variance: 0.25, size: 1.0, square: 1.0 }
-    }
-}
-
 /// One handle's evidence for a model: the sums of A' S^-1 A (packed) and of A' S^-1 (y - e), and the number of rewards
 /// in them.
 pub struct ModelEvidence {
@@ -219,7 +212,7 @@ pub struct Model {
     /// Evidence of this handle's releases.
     pub own: ModelEvidence,
     /// The sums of other handles' evidence: precision, then shift, then count. Empty until they are reserved.
-    others: WipedVec<i128>,
+    pub others: WipedVec<i128>,
     /// Prior of the arm's rate.
     pub public: Option<FadingPrior>,
     /// Factor of the posterior precision L.
@@ -267,11 +260,6 @@ impl Model {
             self.others = WipedVec::new(packed(d) + d + 1, |_| 0)?;
         }
         Ok(())
-    }
-
-    /// Whether there is memory for the releases of others.
-    pub fn has_others(&self) -> bool {
-        !self.others.is_empty()
     }
 
     /// Replaces the releases of others, each with its discount and the factor to the unit of this handle, after

@@ -76,7 +76,7 @@ impl Models {
     /// `NoMemory`: nothing has changed.
     pub fn make(&mut self) -> Result<Model> {
         let mut model = Model::new(self.scratch.y.len())?;
-        if self.all.first().is_some_and(Model::has_others) {
+        if self.all.first().is_some_and(|model| !model.others.is_empty()) {
             model.reserve_others()?;
         }
         self.all.reserve()?;

@@ -43,24 +43,23 @@ pub(super) fn blank(rows: usize, features: usize) -> Result<Codebook> {
     Codebook::new(&ones, features as u32)
 }
 
-fn read_book(rows: usize, features: usize, with: &mut Archive) -> Result<Codebook> {
-    let mut values = try_with_capacity(rows * features)?;
-    values.resize(rows * features, 0.0f32);
-    with.each(&mut values)?;
+fn read_book(rows: usize, features: usize, from: &mut Reader) -> Result<Codebook> {
+    let values = from.list(rows * features, Reader::f32)?;
     Codebook::new(&values, features as u32).map_err(|_| Error::Corrupt)
 }
 
 /// Moves the codebook, which is public.
 pub(super) fn persist_book(policy: &mut PrivateLinear, with: &mut Archive) -> Result<()> {
-    if let Archive::Out(to) = with {
-        policy.book.rows().iter().for_each(|&number| to.f32(number));
-        return Ok(());
+    match with {
+        Archive::Out(to) => policy.book.rows().iter().for_each(|&number| to.f32(number)),
+        Archive::In(from) => {
+            let book = read_book(policy.book.len(), policy.book.features(), from)?;
+            if policy.is_given && policy.book != book {
+                return Err(Error::refused("codebook", format_args!("must be as in the snapshot, or NULL")));
+            }
+            policy.use_book(book);
+        }
     }
-    let book = read_book(policy.book.len(), policy.book.features(), with)?;
-    if policy.is_given && policy.book != book {
-        return Err(Error::refused("codebook", format_args!("must be as in the snapshot, or NULL")));
-    }
-    policy.use_book(book);
     Ok(())
 }
 
@@ -130,8 +129,9 @@ impl Learner for PrivateLinear {
 
     fn read_peer(head: &PeerHead, from: &mut Reader) -> Result<PrivateReleases> {
         let config = head.config;
-        let (features, with) = (config.features as usize, &mut Archive::In(from));
-        read_book(config.codebook_len as usize, features, with)?;
+        let features = config.features as usize;
+        read_book(config.codebook_len as usize, features, from)?;
+        let with = &mut Archive::In(from);
         let mut saved = SavedPrivate::default();
         saved.persist(with)?;
         let count = Shape::of(config).models(head.arms);
