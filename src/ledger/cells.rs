@@ -55,7 +55,7 @@ pub(crate) trait OpenSum: Persist + Sized {
 
     /// Adds what another handle contributes. Returns false, and adds nothing, if it was collected for another release.
     #[must_use]
-    fn add(&mut self, part: Self) -> bool;
+    fn add(&mut self, part: &mut Self) -> bool;
 
     /// Whether the batch is to be released.
     fn is_full(&self) -> bool;

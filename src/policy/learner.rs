@@ -278,11 +278,12 @@ impl<L: Learner> AnyLearner for L {
     }
 
     fn combine(&mut self, from: &mut Reader) -> Result<bool> {
-        let (parts, fits) = self.ledger().read(from)?;
+        let (mut parts, fits) = self.ledger().read(from)?;
         from.finish()?;
         let mut complete = fits;
-        for (id, part) in parts.into_iter().filter(|_| fits) {
-            let Some(place) = find(self, &id) else {
+        // They stay where they are: the memory of a sum that is moved is not wiped.
+        for (id, part) in parts.iter_mut().filter(|_| fits) {
+            let Some(place) = find(self, id) else {
                 complete = false;
                 continue;
             };

@@ -104,7 +104,7 @@ impl OpenSum for ArmSum {
         with.ensure(self.unexamined < u64::from(self.batch.count()) * Pull::EXAMINATION)
     }
 
-    fn add(&mut self, part: ArmSum) -> bool {
+    fn add(&mut self, part: &mut ArmSum) -> bool {
         if part.unexamined > 0 {
             self.add_unexamined(part.unexamined);
         }

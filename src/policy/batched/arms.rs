@@ -706,7 +706,7 @@ mod tests {
         for _ in 0..2 {
             let mut part = arms.open_sum(2).empty().unwrap();
             part.contribute(&mut Archive::In(&mut Reader::of_fields(&bytes))).unwrap();
-            assert!(arms.open_sum_mut(2).add(part) && !arms.open_sum(2).is_full());
+            assert!(arms.open_sum_mut(2).add(&mut part) && !arms.open_sum(2).is_full());
         }
         assert_eq!(arms.open_sum(2).own(), Pull::EXAMINATION - 60_000);
         (0..3).for_each(|i| assert_eq!(collect(&mut arms, 2, Reward::MIN, 0), i == 2));

@@ -386,7 +386,7 @@ impl OpenSum for VectorBatch {
     /// Both must have one instrument and unit, and at most [`LARGEST_BATCH`] rewards together. The rows of the part are
     /// brought to the unit of this sum, if they can. Cells that have not been split alike are added up under the first
     /// splits, of which the instrument is.
-    fn add(&mut self, mut part: VectorBatch) -> bool {
+    fn add(&mut self, part: &mut VectorBatch) -> bool {
         if part.setting.instrument != Instrument::Sum {
             part.rescale(self.setting.unit);
         }
@@ -576,8 +576,8 @@ mod tests {
                     covariance[packed(i) + j] += v * u[i] * u[j];
                 }
             }
-            let [mut batch, part] = handles;
-            assert!(batch.add(part));
+            let [mut batch, mut part] = handles;
+            assert!(batch.add(&mut part));
             let mut information = Information::new(d).unwrap();
             batch.sums.iter().zip(&mut *information.y).for_each(|(sum, y)| *y = sum.units());
             batch.residuals(&mut information.y);

@@ -26,7 +26,7 @@ impl OpenSum for Play {
         self.batch.contribute(with)
     }
 
-    fn add(&mut self, part: Play) -> bool {
+    fn add(&mut self, part: &mut Play) -> bool {
         self.batch.add(&part.batch);
         true
     }

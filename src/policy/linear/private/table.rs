@@ -97,7 +97,7 @@ impl OpenSum for CellTable {
     }
 
     /// Models of arms that there are not here are lost.
-    fn add(&mut self, part: CellTable) -> bool {
+    fn add(&mut self, part: &mut CellTable) -> bool {
         if self.count + part.count > Batch::MAX_QUOTA || (self.rows == 0) != part.ids.is_empty() {
             return false;
         }
