@@ -79,12 +79,17 @@ def free_port():
 
 
 class Redis:
-    """A server of its own."""
+    """A server of its own; with a certificate, over TLS."""
 
-    def __init__(self, directory, *options, program="redis-server"):
+    def __init__(self, directory, *options, program="redis-server", certificate=None):
         directory.mkdir(exist_ok=True)
-        self.port = free_port()
-        command = [program, "--port", self.port, "--bind", "127.0.0.1", "--save", "", *options]
+        self.port, self.more = free_port(), {}
+        ports = ["--port", self.port]
+        if certificate:
+            self.more = dict(ssl=True, ssl_ca_certs=str(certificate))
+            ports = ["--port", "0", "--tls-port", self.port, "--tls-auth-clients", "no", "--tls-ca-cert-file", certificate]
+            ports += ["--tls-cert-file", certificate, "--tls-key-file", certificate]
+        command = [program, *ports, "--bind", "127.0.0.1", "--save", "", *options]
         self.process = subprocess.Popen(command, cwd=directory, stdout=subprocess.DEVNULL)
         eventually("the server answers", self.answers)
 
@@ -98,12 +103,12 @@ class Redis:
     def client(self, **more):
         import redis
 
-        return redis.Redis(port=int(self.port), **{"socket_timeout": 5, **more})
+        return redis.Redis(port=int(self.port), **{"socket_timeout": 5, **self.more, **more})
 
     def asynchronous(self):
         import redis.asyncio
 
-        return redis.asyncio.Redis(port=int(self.port))
+        return redis.asyncio.Redis(port=int(self.port), **self.more)
 
     def end(self):
         self.process.kill()
@@ -113,9 +118,18 @@ class Redis:
 @pytest.fixture(params=["redis-server", "valkey-server"])
 def server(request, tmp_path):
     pytest.importorskip("redis")
-    if shutil.which(request.param) is None:
-        pytest.skip(f"{request.param} not found")
-    redis = Redis(tmp_path, program=request.param)
+    program, *tools = request.param.replace(" with ", " ").split()
+    for tool in (program, *tools):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} not found")
+    certificate = tmp_path / "certificate.pem" if tools else None
+    if certificate:  # with its key in the same file
+        words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
+        words += ["-addext", "subjectAltName=DNS:localhost", "-keyout", certificate, "-out", tmp_path / "second.pem"]
+        subprocess.run(["openssl", *words], check=True, stderr=subprocess.DEVNULL)
+        with certificate.open("a") as file:
+            file.write((tmp_path / "second.pem").read_text())
+    redis = Redis(tmp_path, program=program, certificate=certificate)
     yield redis
     redis.end()
 
