@@ -381,7 +381,7 @@ impl Bandit {
     /// [`diagnostics`](Self::diagnostics). `Poisoned` after an internal failure.
     #[inline]
     pub fn update(&self, ticket: u64, reward: f64) -> Result<()> {
-        self.report_part(&mut *self.lock.lock()?, ticket, 0, reward)
+        self.update_part(ticket, 0, reward)
     }
 
     /// Reports a part of the reward of a decision: with [`Config::parts`] a ticket takes each part once, in any order, until
@@ -409,16 +409,10 @@ impl Bandit {
     /// # Ok(())
     /// # }
     /// ```
+    #[inline]
     pub fn update_part(&self, ticket: u64, part: u32, value: f64) -> Result<()> {
-        self.report_part(&mut *self.lock.lock()?, ticket, part, value)
-    }
-
-    #[inline(always)] // into its three callers
-    fn report_part(&self, state: &mut State, ticket: u64, part: u32, value: f64) -> Result<()> {
-        match self.range.quantize(value) {
-            Ok(reward) if part == 0 => state.update(ticket, reward),
-            _ => state.engine.add_part(ticket, part, value),
-        }
+        let whole = self.range.quantize(value); // before the lock, so that others wait for less
+        self.lock.lock()?.report_part(ticket, part, value, whole)
     }
 
     /// Reports many rewards under one lock; `each` gets the result of each.
@@ -432,7 +426,7 @@ impl Bandit {
     ) -> Result<()> {
         let state = &mut *self.lock.lock()?;
         for (ticket, reward) in answers {
-            each(self.report_part(state, ticket, 0, reward));
+            each(state.report_part(ticket, 0, reward, self.range.quantize(reward)));
         }
         Ok(())
     }

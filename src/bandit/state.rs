@@ -231,7 +231,9 @@ impl State {
             let learned = learned && choice.is_learned;
             let ticket = engine.issue_choice(choice, number > 0, learned);
             if !learned {
-                users.iter().for_each(|_| health.count_unlearned());
+                if users.is_some() {
+                    health.count_unlearned();
+                }
                 policy.cancel(engine.last_pull());
             }
             each(slot as usize, Decision { ticket, propensity, arm: choice.arm, phase });
@@ -380,9 +382,18 @@ impl State {
         make_room(engine, &mut **policy, pulls, health, ahead);
     }
 
+    /// Takes a part of a reward. `whole` is the reward that it is where rewards have no parts.
+    #[inline(always)] // into its two callers
+    pub fn report_part(&mut self, ticket: u64, part: u32, value: f64, whole: Result<Reward>) -> Result<()> {
+        match whole {
+            Ok(reward) if part == 0 => self.update(ticket, reward),
+            _ => self.engine.add_part(ticket, part, value),
+        }
+    }
+
     /// Takes a reward.
     #[inline(always)] // into its caller
-    pub fn update(&mut self, ticket: u64, reward: Reward) -> Result<()> {
+    fn update(&mut self, ticket: u64, reward: Reward) -> Result<()> {
         if let Some(event) = self.engine.answer(ticket, reward)? {
             self.apply(event);
         }
