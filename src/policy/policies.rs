@@ -343,7 +343,7 @@ algorithms! {
     /// 1 as `reward_max` and 0 as `reward_min`; anything else is [`InvalidReward`](crate::Error::InvalidReward). This
     /// handle makes nothing private, so it must never get a raw reward. epsilon: 1e-6 .. 40. `reward_window` must be 0,
     /// because silence would be a bit that no device made private.
-    LdpUcb = 17, c"ldp-ucb", dpb_new_ldp_ucb, "LDPUCB", Local, local::ldp_ucb::LdpUcb::new {
+    LdpUcb = 17, c"ldp-ucb", dpb_new_ldp_ucb, "LDPUCB", Local, local::ldp_ucb::new {
         from: "Ren and others 2020";
         loss: pure;
         can: "snapshot";
@@ -360,7 +360,7 @@ algorithms! {
     }
     /// LDP KL-UCB: LDP-UCB with the Kullback-Leibler index of the bits, which are Bernoulli whatever the rewards are.
     /// Otherwise as `ldp-ucb`.
-    LdpKlUcb = 18, c"ldp-klucb", dpb_new_ldp_klucb, "LDPKLUCB", Local, local::ldp_klucb::LdpKlUcb::new {
+    LdpKlUcb = 18, c"ldp-klucb", dpb_new_ldp_klucb, "LDPKLUCB", Local, local::ldp_klucb::new {
         from: "the same with the index of KL-UCB";
         loss: pure;
         can: "snapshot";

@@ -56,7 +56,7 @@ pub trait BaselineIndex: Persist + Send + Sized {
 }
 
 /// Exact sums, WITHOUT privacy, unless rewards are bits that users' devices made private.
-pub struct Exact<I, const BITS: bool> {
+pub struct Exact<I> {
     index: I,
     /// ln(1/beta): reported widths hold with probability 1 - beta.
     ln_inverse_beta: f64,
@@ -66,23 +66,21 @@ pub struct Exact<I, const BITS: bool> {
 }
 
 /// A policy on exact sums, WITHOUT privacy.
-pub type Baseline<I> = Counting<i64, Exact<I, false>>;
+pub type Baseline<I> = Counting<i64, Exact<I>>;
 
 impl<I: BaselineIndex> Baseline<I> {
     pub fn new(config: &Config, _seed: &mut Seed) -> Result<Self> {
-        Exact::policy(config, None)
+        Self::with(config, None)
     }
-}
 
-impl<I: BaselineIndex, const BITS: bool> Exact<I, BITS> {
-    pub fn policy(config: &Config, response: Option<RandomizedResponse>) -> Result<Counting<i64, Self>> {
+    pub fn with(config: &Config, response: Option<RandomizedResponse>) -> Result<Self> {
         config.check_arms(I::MOST_ARMS)?;
         let (index, ln_inverse_beta) = (I::new(config)?, config.ln_inverse_beta());
         Counting::by(Exact { index, ln_inverse_beta, response, has_rewards: false }, config, || 0)
     }
 }
 
-impl<I: BaselineIndex, const BITS: bool> Rule<i64> for Exact<I, BITS> {
+impl<I: BaselineIndex> Rule<i64> for Exact<I> {
     fn best(&mut self, arms: &CountedArms<i64>) -> u32 {
         self.index.best(arms)
     }
@@ -122,4 +120,4 @@ impl<I: BaselineIndex, const BITS: bool> Rule<i64> for Exact<I, BITS> {
     }
 }
 
-persist!(generic [I: Persist, const BITS: bool] Exact<I, BITS> { index, has_rewards } made { ln_inverse_beta, response });
+persist!(generic [I: Persist] Exact<I> { index, has_rewards } made { ln_inverse_beta, response });

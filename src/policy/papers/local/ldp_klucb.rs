@@ -7,8 +7,13 @@
 //!
 //! Cost: that of KL-UCB.
 
-use super::OnBits;
-use crate::policy::papers::baselines::klucb::KlIndex;
+use super::on_bits;
+use crate::config::Config;
+use crate::error::Result;
+use crate::policy::papers::baselines::klucb::KlUcb;
+use crate::random::Seed;
 
 /// KL-UCB on privatised bits.
-pub type LdpKlUcb = OnBits<KlIndex>;
+pub fn new(config: &Config, _seed: &mut Seed) -> Result<KlUcb> {
+    on_bits(config)
+}

@@ -15,8 +15,13 @@
 //!
 //! Cost: that of UCB1.
 
-use super::OnBits;
-use crate::policy::papers::baselines::ucb1::UpperBound;
+use super::on_bits;
+use crate::config::Config;
+use crate::error::Result;
+use crate::policy::papers::baselines::ucb1::Ucb1;
+use crate::random::Seed;
 
 /// UCB1 on privatised bits.
-pub type LdpUcb = OnBits<UpperBound>;
+pub fn new(config: &Config, _seed: &mut Seed) -> Result<Ucb1> {
+    on_bits(config)
+}

@@ -3,21 +3,15 @@
 pub mod ldp_klucb;
 pub mod ldp_ucb;
 
-use super::baselines::{BaselineIndex, Exact};
-use super::counting::Counting;
+use super::baselines::{Baseline, BaselineIndex};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::local::RandomizedResponse;
-use crate::random::Seed;
 
 /// A baseline on bits that are already private. Its choices do not change if an increasing linear function is applied to
 /// all rewards.
-pub type OnBits<I> = Counting<i64, Exact<I, true>>;
-
-impl<I: BaselineIndex> OnBits<I> {
-    pub fn new(config: &Config, _seed: &mut Seed) -> Result<Self> {
-        let rule = "must be 0 in the local model: every device sends its bit";
-        Error::unless(config.reward_window == 0, "reward_window", rule, config.reward_window)?;
-        Exact::policy(config, Some(RandomizedResponse::new(config.epsilon_per_reward()?)?))
-    }
+fn on_bits<I: BaselineIndex>(config: &Config) -> Result<Baseline<I>> {
+    let rule = "must be 0 in the local model: every device sends its bit";
+    Error::unless(config.reward_window == 0, "reward_window", rule, config.reward_window)?;
+    Baseline::with(config, Some(RandomizedResponse::new(config.epsilon_per_reward()?)?))
 }
