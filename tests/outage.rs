@@ -173,3 +173,19 @@ fn in_an_outage_each_request_gets_its_best_arms() {
         assert!(exploration == 0.0 || [1, 3].iter().all(|&arm| drawn[arm] >= 35), "{drawn:?}");
     }
 }
+
+/// In an outage a request that may stay without an arm, and in which no arm is worth anything, gets none for certain. Its
+/// propensity is 1, whether the policy explores or not.
+#[test]
+fn in_an_outage_what_is_certain_has_propensity_one() {
+    for exploration in [0.0, 0.5] {
+        let config = Config { exploration, features: 2, model_per_arm: true, ..Config::new(6, 1.0) };
+        let bandit = learned(Algorithm::Linear, config, true);
+        cancel(&bandit, 256);
+        for _ in 0..100 {
+            let worthless = Request { values: Some(&[0.0; 6]), abstain: true, ..Request::default() };
+            let Decision { ticket, propensity, .. } = decide(&bandit, &worthless);
+            assert_eq!((ticket, propensity), (0, 1.0), "exploration {exploration}");
+        }
+    }
+}
