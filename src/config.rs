@@ -350,8 +350,7 @@ impl Config {
         let (slots, clicks) = (self.max_slots, self.max_clicks);
         Error::unless(clicks <= slots, "max_clicks", "must be at most max_slots", clicks)?;
         let rule = "must be 0 without a reward_window, because the draw needs all rewards of a request";
-        Error::unless(clicks == 0 || self.reward_window > 0, "max_clicks", rule, clicks)?;
-        Ok(())
+        Error::unless(clicks == 0 || self.reward_window > 0, "max_clicks", rule, clicks)
     }
 
     /// Checks a codebook, if there is one. A restored handle finds it in its snapshot.

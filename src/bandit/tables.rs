@@ -104,7 +104,8 @@ impl Versions {
     }
 
     /// The decision of an id, if it has a record. The search goes from newer records to older ones, and ends where one is
-    /// not kept any more. (A number of long ago may look like that of a kept record. That has another hash.)
+    /// not kept any more. (The lower half of a number from 2^32 records ago may be that of a kept record, of another hash.
+    /// The search then goes on from there, and finds nothing.)
     fn find(&self, version: u64, id: u64) -> Option<u64> {
         let (mut age, mut number) = (0, self.last[self.hash(version, id)]);
         loop {

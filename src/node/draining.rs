@@ -52,7 +52,7 @@ pub(super) struct MovingStates {
     read: Position,
     /// Rewards for decisions of the last process with this node's number.
     unknown: VecDeque<PartReward>,
-    /// Leaves a state to another node.
+    /// The command that leaves a state to another node.
     entrust: Option<Command>,
     /// The node and the receiver for this node's own bandit.
     host: Option<(u16, u64)>,

@@ -81,7 +81,7 @@ pub(super) struct Exchange {
     pub collected: Position,
     /// The last exchange found no leader.
     pub leaderless: bool,
-    /// Send the sums of this node and of its draining bandits.
+    /// The commands that send the sums of this node and of its draining bandits.
     pub sums: VecDeque<Command>,
     pub sequence: u64,
     /// How many the store has accepted.

@@ -197,8 +197,8 @@ impl<S: BanditSource> Node<S> {
             return Err(Error::refused("node", format_args!("must be the number of the snapshot from the file")));
         }
         let slots = options.send_rate.saturating_mul(options.delay).div_ceil(1000 * BEATS);
-        let sends = slots == 0 || options.fleet != 0;
-        Error::unless(sends, "send_rate", "must be 0 without a fleet key", options.send_rate)?;
+        let is_sealed = slots == 0 || options.fleet != 0;
+        Error::unless(is_sealed, "send_rate", "must be 0 without a fleet key", options.send_rate)?;
         if slots > MOST_SLOTS {
             let most = MOST_SLOTS * 1000 * BEATS / options.delay;
             return Err(Error::config(

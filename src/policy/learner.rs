@@ -358,8 +358,10 @@ fn save_pulls<L: Learner>(learner: &mut L, to: &mut Writer, pending: &mut dyn It
 
 fn load_pulls<L: Learner>(learner: &mut L, from: &mut Reader) -> Result<()> {
     let (keys, most) = (keys::read(from)?, learner.ledger().cells.capacity() - 1);
-    let rule = format!("must be at least {}, as in the snapshot", keys.len());
-    Error::unless(keys.len() <= most, "max_segments", &rule, most)?;
+    if keys.len() > most {
+        let rule = format!("must be at least {}, as in the snapshot", keys.len());
+        return Err(Error::config("max_segments", &rule, most));
+    }
     for (place, key) in keys.into_iter().enumerate() {
         ensure(learner.row(key) == Some(place + 1))?;
     }

@@ -173,7 +173,7 @@ impl Linear {
     fn add_model(&mut self) -> Result<()> {
         let (model, batch) = (self.models.make()?, VectorBatch::new(self.d())?);
         self.ledger.cells.reserve()?;
-        self.models.push(model);
+        self.models.all.push(model);
         self.ledger.cells.push(batch);
         self.open(self.models.all.len() - 1, self.saved.first);
         self.refresh(self.models.all.len() - 1);

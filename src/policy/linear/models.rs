@@ -83,11 +83,6 @@ impl Models {
         Ok(model)
     }
 
-    /// Adds a model that was [made](Self::make) for this list.
-    pub fn push(&mut self, model: Model) {
-        self.all.push(model);
-    }
-
     /// Returns the discount of a model's evidence since it last faded.
     pub fn discount_of(&self, model: usize, now: u64) -> f64 {
         discount(now - self.all[model].faded, self.memory)

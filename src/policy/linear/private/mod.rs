@@ -133,7 +133,7 @@ impl PrivateLinear {
         let released = WipedVec::new(cells, |_| 0.0)?;
         self.ledger.cells[(0, 0)].add_model(id)?;
         self.released = released;
-        self.models.push(model);
+        self.models.all.push(model);
         Ok(())
     }
 
