@@ -8,7 +8,7 @@ mod stores;
 
 use super::{CPP, GO, Program, WINDOW, number_field, place, slots, text_field};
 use crate::support::http::{PATIENCE, Server, ask, send};
-use crate::support::{have, run, text};
+use crate::support::{have, own_address, run, text};
 use dpb::Bandit;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -594,11 +594,10 @@ fn go_and_cpp_servers_take_the_lowest_number() {
 #[test]
 #[ignore = "compiles the C++ ad server"]
 fn a_node_that_cannot_join_says_why() {
-    // A port that is free now may be taken later.
-    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let (address, port) = (|port: u16| format!("127.0.0.1:{port}"), free().to_string());
-    let Some((redis, program)) = Redis::start(&["--port", &port, "--requirepass", "open sesame"]) else { return };
-    let at = address(port.parse().unwrap());
+    let ((host, port), (nobody, _)) = (own_address(), own_address());
+    let options = ["--bind", &host, "--port", &port, "--requirepass", "open sesame"];
+    let Some((redis, program)) = Redis::start(&options) else { return };
+    let [at, nobody] = [host, nobody].map(|host| format!("{host}:{port}"));
     let file = |name: &str, text: &str| {
         let path = place(name);
         fs::write(&path, text).unwrap();
@@ -616,7 +615,6 @@ fn a_node_that_cannot_join_says_why() {
     };
     start(&["--node", "auto", "--redis-user", "ads", "--redis-password-file", &theirs]);
     start(&["--node", "7", "--redis-password-file", &right]);
-    let nobody = address(free());
     std::thread::scope(|scope| {
         for (address, more, says) in [
             (&at, &[] as &[&str], "redis: NOAUTH"),

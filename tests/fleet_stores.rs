@@ -3,7 +3,7 @@
 
 use super::mixed::{click, leave, meet_in, tls_options};
 use super::*;
-use crate::support::{Link, build, empty_directory, finds_header, have_header, hiredis_with_tls, skip};
+use crate::support::{Link, build, empty_directory, finds_header, have_header, hiredis_with_tls, own_address, skip};
 use std::net::TcpStream;
 
 /// The program in C++, with the system's hiredis. That of Debian 12 has no TLS.
@@ -19,13 +19,6 @@ pub(super) static SECURE: LazyLock<Option<PathBuf>> = LazyLock::new(|| hiredis_w
 fn program(hiredis: &[&str]) -> PathBuf {
     let options = [&["-std=c++17", "-pthread", "-Wl,--no-as-needed"], hiredis].concat();
     build("c++", "tests/cpp/redis.cpp", &options, Link::Static)
-}
-
-/// Addresses of this computer that no other process uses. The port is not among those that programs get by chance.
-fn address() -> (String, String) {
-    static NUMBER: AtomicUsize = AtomicUsize::new(100);
-    let [.., high, low] = std::process::id().to_be_bytes();
-    (format!("127.{}.{high}.{low}", NUMBER.fetch_add(1, Ordering::Relaxed)), "7379".into())
 }
 
 /// The replica has all that the server wrote until now. Its link is up for up to a second before it gets anything.
@@ -49,7 +42,7 @@ struct Cluster {
 impl Cluster {
     fn start() -> Option<Cluster> {
         let mut cluster = Cluster { servers: Vec::new(), addresses: Vec::new(), slot: 0 };
-        for (host, port) in [(); 4].map(|()| address()) {
+        for (host, port) in [(); 4].map(|()| own_address()) {
             let mut options = vec!["--cluster-enabled", "yes", "--cluster-announce-ip", &host, "--bind", &host];
             options.extend(["--port", &port, "--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0"]);
             cluster.servers.push(Redis::alone(&World::default(), &options)?);
@@ -164,7 +157,7 @@ fn python_and_java_nodes_learn_in_a_cluster() {
 /// A server dies, and its sentinel promotes the replica. Members that ask the sentinel follow; so do those in C++, which
 /// have the addresses of both servers.
 fn learn_through_a_sentinel(languages: &[&str], asks: bool) {
-    let [(host, port), (second, _), (guard, _)] = [(); 3].map(|()| address());
+    let [(host, port), (second, _), (guard, _)] = [(); 3].map(|()| own_address());
     let start = |host: &str, more: &[&str]| {
         let options = ["--bind", host, "--port", &port, "--repl-diskless-sync-delay", "0"];
         Redis::alone(&World::default(), &[&options, more].concat())
@@ -230,7 +223,7 @@ fn learn_over_tls(languages: &[&str]) {
     if !have("openssl") {
         return;
     }
-    let ((host, port), place) = (address(), empty_directory("fleet_stores", &languages.concat()));
+    let ((host, port), place) = (own_address(), empty_directory("fleet_stores", &languages.concat()));
     let [right, others, empty] = ["right", "others", "empty"].map(|name| place.join(name).to_str().unwrap().to_owned());
     [&right, &others].into_iter().for_each(|file| certify(&host, file));
     fs::write(&empty, "").unwrap();

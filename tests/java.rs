@@ -1,7 +1,9 @@
 //! Runs the tests of the Java package, and builds programs that use it as users do.
 
 use crate::support::http::Server;
-use crate::support::{self, copy_of, empty_directory, have, library_dir, root, run, skip, snippets, text, version};
+use crate::support::{
+    self, copy_of, empty_directory, have, library_dir, own_address, root, run, skip, snippets, text, version,
+};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -258,19 +260,19 @@ fn the_package_passes_its_tests() {
     installed();
 }
 
-/// A redis-server at a port of its own.
-struct Redis(std::process::Child, u16);
+/// A redis-server, and its address.
+struct Redis(std::process::Child, String);
 
 impl Redis {
     fn start() -> Option<Redis> {
         if !have("redis-server") {
             return None;
         }
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (host, port) = own_address();
         let mut server = Command::new("redis-server");
-        server.args(["--save", "", "--bind", "127.0.0.1", "--port", &port.to_string()]).stdout(Stdio::null());
-        let mut redis = Redis(server.spawn().unwrap(), port);
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        server.args(["--save", "", "--bind", &host, "--port", &port]).stdout(Stdio::null());
+        let mut redis = Redis(server.spawn().unwrap(), format!("{host}:{port}"));
+        while std::net::TcpStream::connect(&redis.1).is_err() {
             assert!(redis.0.try_wait().unwrap().is_none(), "redis-server has ended");
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -290,8 +292,7 @@ impl Drop for Redis {
 #[ignore = "builds the package with Maven"]
 fn the_program_of_the_page_works() {
     let Some(redis) = Redis::start() else { return };
-    let blocks =
-        snippets(PAGE, "java").concat().replace("redis://localhost", &format!("redis://127.0.0.1:{}", redis.1));
+    let blocks = snippets(PAGE, "java").concat().replace("redis://localhost", &format!("redis://{}", redis.1));
     let (imports, body): (Vec<_>, Vec<_>) = blocks.lines().partition(|line| line.starts_with("import "));
     let code = format!(
         "{}\nclass Page {{\n    public static void main(String[] arguments) throws Exception {{\n{}\n    }}\n}}\n",

@@ -8,6 +8,7 @@ pub mod sealed;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The system libraries that a static link needs on Linux, as bindings/c/README.md tells users.
 pub const SYSTEM_LIBRARIES: &[&str] = &["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
@@ -62,6 +63,13 @@ pub fn hiredis_with_tls() -> Option<Vec<&'static str>> {
         return Some(vec!["-lhiredis_ssl", "-lhiredis", "-lssl", "-lcrypto"]);
     }
     root().join(OWN).exists().then(|| vec!["-isystem", "target/tools", OWN])
+}
+
+/// An address of this computer that no other process uses, and a port that is not among those that programs get by chance.
+pub fn own_address() -> (String, String) {
+    static NUMBER: AtomicU8 = AtomicU8::new(100);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    (format!("127.{}.{high}.{low}", NUMBER.fetch_add(1, Ordering::Relaxed)), "7379".into())
 }
 
 /// Prints "skipped: why". Fails if DPB_REQUIRE_TOOLCHAINS=1 (CI).

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import multiprocessing
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -73,9 +74,11 @@ class Failing(Memory):
 
 
 def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return str(free.getsockname()[1])
+    """Not one of those that programs get by chance: another one could get it before the server has it."""
+    while True:
+        with contextlib.suppress(OSError), socket.socket() as free:
+            free.bind(("127.0.0.1", random.randrange(10000, 32768)))
+            return free.getsockname()[1]
 
 
 class Redis:
@@ -83,7 +86,7 @@ class Redis:
 
     def __init__(self, directory, *options, program="redis-server", certificate=None):
         directory.mkdir(exist_ok=True)
-        self.port, self.more = free_port(), {}
+        self.port, self.more = str(free_port()), {}
         ports = ["--port", self.port]
         if certificate:
             self.more = dict(ssl=True, ssl_ca_certs=str(certificate))
@@ -141,7 +144,7 @@ def cluster(tmp_path):
     if shutil.which("redis-server") is None:
         pytest.skip("redis-server not found")
     with contextlib.ExitStack() as ends:
-        servers, buses = [], [free_port(), free_port()]
+        servers, buses = [], [str(free_port()), str(free_port())]
         for i, bus in enumerate(buses):
             servers.append(Redis(tmp_path / str(i), "--cluster-enabled", "yes", "--cluster-port", bus))
             ends.callback(servers[i].end)
@@ -502,9 +505,7 @@ def database(tmp_path_factory):
     if os.getuid() == 0:
         shutil.chown(directory, "postgres")
         as_user = ["runuser", "-u", "postgres", "--"]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
 
     def control(*words):
         log = ["-l", str(directory / "log"), "-w", "-t", "120"] if words[0] != "initdb" else []

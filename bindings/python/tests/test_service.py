@@ -4,7 +4,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from test_fleet import eventually, server  # noqa: F401
+from test_fleet import eventually, free_port, server  # noqa: F401
 
 pytest.importorskip("uvicorn")  # only one Python has what the service needs
 pytestmark = pytest.mark.long
@@ -22,9 +21,7 @@ SERVICE = Path(__file__).parents[3] / "examples/python/service"
 
 class Service:
     def __init__(self, directory, *command, **environment):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         key, metrics = directory / "key", directory / "metrics"
         key.write_bytes(bytes(range(32)))
         metrics.mkdir(exist_ok=True)
