@@ -105,6 +105,8 @@ typedef struct dpb_diagnostics dpb_diagnostics;
 typedef struct dpb_verdict dpb_verdict;
 typedef struct dpb_arm dpb_arm;
 typedef struct dpb_elsewhere dpb_elsewhere;
+typedef struct dpb_node_report dpb_node_report;
+typedef struct dpb_node_diagnostics dpb_node_diagnostics;
 /**
  * A node of a fleet: many processes that learn as one bandit, through a store that they share. Made by dpb_node_new,
  * destroyed by dpb_node_free. It has no socket, thread or clock. In each of its two lanes the host asks for the next
@@ -118,8 +120,6 @@ typedef struct dpb_node dpb_node;
 typedef struct dpb_node_options dpb_node_options;
 typedef struct dpb_bytes dpb_bytes;
 typedef struct dpb_command dpb_command;
-typedef struct dpb_node_report dpb_node_report;
-typedef struct dpb_node_diagnostics dpb_node_diagnostics;
 typedef struct dpb_rows dpb_rows;
 /**
  * A privacy budget that handles share: the most that they may together cost one user. Made by dpb_new_budget,
@@ -1523,8 +1523,8 @@ struct dpb_verdict {
    */
   double more;
   /**
-   * Whether the decisions that the test learns from are not split between the arms as they should be: some are
-   * lost for one arm rather than another, and the test says nothing. If all is well, this is ever so with
+   * 1 or 0: whether the decisions that the test learns from are not split between the arms as they should be: some
+   * are lost for one arm rather than another, and the test says nothing. If all is well, this is ever so with
    * probability 1/1000. 0 once a request has not permitted all arms.
    */
   uint32_t mismatch;
@@ -2304,6 +2304,120 @@ dpb_status dpb_open(const dpb_bandit *bandit,
                     dpb_error *error);
 
 /**
+ * What anybody may know of a node.
+ */
+struct dpb_node_report {
+  /**
+   * sizeof(dpb_node_report). You set it, so that the struct can grow.
+   */
+  uint32_t struct_size;
+  /**
+   * What it is doing. DPB_NODE_...
+   */
+  uint32_t state;
+  /**
+   * Its number; 0 until it has one.
+   */
+  uint32_t number;
+  /**
+   * How many processes have had the number, this one included.
+   */
+  uint32_t incarnation;
+  /**
+   * 1 or 0: whether a balancer may send it requests: it serves, and the store has answered within the last ten
+   * delays.
+   */
+  uint32_t ready;
+  /**
+   * 1 or 0: whether an outage lasts: rewards do not arrive in time, here or at another node, and decisions are
+   * cancelled.
+   */
+  uint32_t outage;
+  /**
+   * How many outages there were.
+   */
+  uint32_t outages;
+  /**
+   * 1 or 0: whether the bandit may learn from people: the store has kept a snapshot that counts this period.
+   */
+  uint32_t learns;
+  /**
+   * 1 or 0: whether it leads: it releases what all nodes contribute.
+   */
+  uint32_t leads;
+  /**
+   * The number of the leader; 0: none is known.
+   */
+  uint32_t leader;
+  /**
+   * Nodes that are alive, this one included.
+   */
+  uint32_t nodes;
+  /**
+   * Other nodes of which a snapshot was read, also nodes that have left.
+   */
+  uint32_t released;
+  /**
+   * Those of them whose newest snapshot this node refused.
+   */
+  uint32_t incompatible;
+  /**
+   * Bandits of nodes that have ended, with whose open decisions this node continues.
+   */
+  uint32_t draining;
+  /**
+   * Exchanges that ended well.
+   */
+  uint64_t exchanges;
+  /**
+   * The time since the last of them: what this node knows of others is at most so old. In milliseconds.
+   */
+  uint64_t age_ms;
+  /**
+   * Contributions that the store has accepted.
+   */
+  uint64_t contributions;
+  /**
+   * The last error of the store or of this node; empty: none. Ends with NUL.
+   */
+  char last_error[256];
+};
+
+/**
+ * Counts of rewards that travel, for the operator only. NOT private: a reward is a click.
+ */
+struct dpb_node_diagnostics {
+  /**
+   * sizeof(dpb_node_diagnostics). You set it, so that the struct can grow.
+   */
+  uint32_t struct_size;
+  /**
+   * Rewards that wait for the store.
+   */
+  uint32_t waiting;
+  /**
+   * Rewards for other nodes that the store has accepted.
+   */
+  uint64_t sent;
+  /**
+   * Rewards for other nodes that were lost because the queue was full.
+   */
+  uint64_t unsent;
+  /**
+   * Rewards from other nodes that took effect.
+   */
+  uint64_t received;
+  /**
+   * Rewards from other nodes that were repeated, late or invalid, or whose tickets no bandit here knows.
+   */
+  uint64_t refused;
+  /**
+   * Commands that failed: some fail only if there are rewards.
+   */
+  uint64_t failures;
+};
+
+/**
  * dpb_command.kind: wait wait_ms, at most delay_ms / 8, and ask again.
  */
 #define DPB_COMMAND_WAIT 0
@@ -2562,119 +2676,6 @@ struct dpb_command {
    * The number of arguments.
    */
   size_t args_len;
-};
-
-/**
- * What anybody may know of a node.
- */
-struct dpb_node_report {
-  /**
-   * sizeof(dpb_node_report). You set it, so that the struct can grow.
-   */
-  uint32_t struct_size;
-  /**
-   * DPB_NODE_...
-   */
-  uint32_t state;
-  /**
-   * Its number; 0 until it has one.
-   */
-  uint32_t number;
-  /**
-   * How many processes have had the number, this one included.
-   */
-  uint32_t incarnation;
-  /**
-   * 1: a balancer may send it requests. 0: it has not joined, it leaves, or the store has not answered for ten
-   * delays.
-   */
-  uint32_t ready;
-  /**
-   * 1 during an outage: rewards do not arrive in time, here or at another node, and decisions are cancelled.
-   */
-  uint32_t outage;
-  /**
-   * How many outages there were.
-   */
-  uint32_t outages;
-  /**
-   * 1: the bandit may learn from people: the store has kept a snapshot that counts this period.
-   */
-  uint32_t learns;
-  /**
-   * 1 if this node leads: it releases what all nodes contribute.
-   */
-  uint32_t leads;
-  /**
-   * The number of the leader; 0: none is known.
-   */
-  uint32_t leader;
-  /**
-   * Nodes that are alive, this one included.
-   */
-  uint32_t nodes;
-  /**
-   * Other nodes of which a snapshot was read, also nodes that have left.
-   */
-  uint32_t released;
-  /**
-   * Those of them whose newest snapshot this node refused.
-   */
-  uint32_t incompatible;
-  /**
-   * Bandits of nodes that have ended, with whose open decisions this node continues.
-   */
-  uint32_t draining;
-  /**
-   * Exchanges that ended well.
-   */
-  uint64_t exchanges;
-  /**
-   * Milliseconds since the last one: what this node knows of others is at most so old.
-   */
-  uint64_t age_ms;
-  /**
-   * Contributions that the store has accepted.
-   */
-  uint64_t contributions;
-  /**
-   * The last error of the store or of this node; "": none. Ends with NUL.
-   */
-  char last_error[256];
-};
-
-/**
- * Counts of rewards that travel, for the operator only. NOT private: a reward is a click.
- */
-struct dpb_node_diagnostics {
-  /**
-   * sizeof(dpb_node_diagnostics). You set it, so that the struct can grow.
-   */
-  uint32_t struct_size;
-  /**
-   * Rewards that wait for the store.
-   */
-  uint32_t waiting;
-  /**
-   * Rewards for other nodes that the store has accepted.
-   */
-  uint64_t sent;
-  /**
-   * Rewards for other nodes that were lost because the queue was full.
-   */
-  uint64_t unsent;
-  /**
-   * Rewards from other nodes that took effect.
-   */
-  uint64_t received;
-  /**
-   * Rewards from other nodes that were repeated, late or invalid, or whose tickets no bandit here knows.
-   */
-  uint64_t refused;
-  /**
-   * Commands that failed: some fail only if there are rewards.
-   */
-  uint64_t failures;
 };
 
 /**

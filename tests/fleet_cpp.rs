@@ -449,7 +449,7 @@ fn meet<const N: usize>(
     for (program, number) in programs.into_iter().zip(1..) {
         nodes.push(Node::start(program.as_ref()?, redis, number, OFTEN, more));
     }
-    eventually("they have met", || nodes.iter().all(|node| node.metric("nodes") == N as f64 - 1.0));
+    eventually("they have met", || nodes.iter().all(|node| node.metric("nodes") == N as f64));
     nodes.try_into().ok()
 }
 
@@ -762,7 +762,7 @@ fn another_server_continues(programs: [&'static LazyLock<Option<Program>>; 3]) {
     assert_eq!(one.forwarded()[0], 200.0);
     let Some(third) = programs[2].as_ref() else { return };
     let three = Node::start(third, &redis, 3, OFTEN, &more);
-    eventually("they have met", || one.metric("nodes") == 1.0 && three.metric("nodes") == 1.0);
+    eventually("they have met", || one.metric("nodes") == 2.0 && three.metric("nodes") == 2.0);
     assert_eq!(one.server.interrupt().0.code(), Some(0));
     eventually("the third continues", || three.metric("draining") >= 1.0 && three.metric("leads") == 1.0);
     click(&three, 0..500);
@@ -798,7 +798,7 @@ fn nodes_share_placements(programs: [&'static LazyLock<Option<Program>>; 2], mor
     let options = [&["--placements", "3"], more].concat();
     let Some([one, two]) = meet(programs, &redis, &options) else { return };
     let learn = |nodes: [&Node; 2]| {
-        let is = |node: &&Node| ["nodes", "learns"].iter().all(|what| node.metric_of(NAME, what) == 1.0);
+        let is = |node: &&Node| node.metric_of(NAME, "nodes") == 2.0 && node.metric_of(NAME, "learns") == 1.0;
         eventually("they have met, and Redis has kept a snapshot", || nodes.iter().all(is));
     };
     learn([&one, &two]);
@@ -897,7 +897,7 @@ fn a_missing_node_is_waited_for_and_then_dropped() {
     let logged = |what: &str| fs::read_to_string(&log).unwrap().contains(what);
     let start = || {
         let two = Node::start(program, &redis, 2, OFTEN, &options);
-        eventually("they have met", || one.metric("nodes") == 1.0 && one.metric("outage") == 0.0);
+        eventually("they have met", || one.metric("nodes") == 2.0 && one.metric("outage") == 0.0);
         two
     };
     let two = start();
@@ -917,7 +917,7 @@ fn a_missing_node_is_waited_for_and_then_dropped() {
     let two = start();
     let outages = one.metric("outages_total");
     assert_eq!(two.server.interrupt().0.code(), Some(0));
-    eventually("it has left", || one.metric("nodes") == 0.0);
+    eventually("it has left", || one.metric("nodes") == 1.0);
     assert_eq!(one.metric("outages_total"), outages);
 }
 

@@ -111,7 +111,7 @@ fn the_example_shows_a_fleet() {
             assert!(Instant::now() < end, "{}", get(url));
             std::thread::sleep(Duration::from_millis(50));
         }
-        assert!(get(&format!("{url}/metrics")).contains("dpb_fleet_nodes{bandit=\"go-ads\"} 1\n"));
+        assert!(get(&format!("{url}/metrics")).contains("dpb_fleet_nodes{bandit=\"go-ads\"} 2\n"));
         assert!(get(&format!("{url}/privacy")).contains("\nNot protected: "));
         let stated: serde_json::Value = serde_json::from_str(&get(&format!("{url}/privacy.json"))).unwrap();
         assert_eq!(stated["libdpb"]["is_private"], true);

@@ -214,12 +214,6 @@ impl Member {
         }
     }
 
-    /// The nodes that are alive, this one included.
-    fn nodes(&mut self) -> f64 {
-        let is_server = matches!(self.program, Kind::Server(_));
-        self.number(("of", "nodes")) + if is_server { 1.0 } else { 0.0 }
-    }
-
     fn leads(&mut self) -> bool {
         match &mut self.program {
             Kind::Server(server) => server.metric("leads") == 1.0,
@@ -248,6 +242,7 @@ impl Member {
     }
 }
 
+const NODES: (&str, &str) = ("of", "nodes");
 const INCOMPATIBLE: (&str, &str) = ("incompatible", "incompatible_nodes");
 const OUTAGES: (&str, &str) = ("outages", "outages_total");
 const RECEIVED: (&str, &str) = ("received", "rewards_received_total");
@@ -299,7 +294,7 @@ pub(super) fn meet_in(languages: &[&str], at: &str, tls: &[&str], users: bool) -
 
 fn all_know_all(members: &mut [Member]) {
     let count = members.len() as f64;
-    eventually("they have met", || members.iter_mut().all(|member| member.nodes() == count));
+    eventually("they have met", || members.iter_mut().all(|member| member.number(NODES) == count));
 }
 
 /// The options of a server for these files.

@@ -17,7 +17,10 @@ const SECTIONS: [(&str, &[&str]); 9] = [
     ("Requests, arms, users", &["generated/request", "request", "codebook", "arms"]),
     ("What a bandit has learned and spent", &["generated/report", "report"]),
     ("Decisions elsewhere, by a table", &["tables"]),
-    ("Several bandits: states that move, fleets, one noise, a budget", &["moving", "fleet", "node", "rows", "budget"]),
+    (
+        "Several bandits: states that move, fleets, one noise, a budget",
+        &["moving", "fleet", "generated/node", "node", "rows", "budget"],
+    ),
     ("The library's own policies", &["policies"]),
     ("Beside the bandits: private sums, stopping rules", &["counter", "stopping"]),
     ("Experimental, may change in any version: the shuffle model, the local model", &["shuffle", "local"]),

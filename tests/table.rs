@@ -282,6 +282,7 @@ fn size(members: &[Member]) -> usize {
     let bytes = |member: &Member| match member.of {
         "u32" => 4,
         "[f64; 8]" => 64,
+        "[c_char; 256]" => 256,
         _ => 8,
     };
     members.iter().map(bytes).sum()
@@ -756,6 +757,7 @@ import "C"
 import (
 	"log/slog"
 	"runtime"
+	"time"
 	"unsafe"
 )
 
@@ -957,6 +959,7 @@ POLICIES = {{
         let table_of_go = self.go();
         let cgo = functions::cgo(&(read_all("bindings/go") + &table_of_go), &ffi);
         let [all, costs] = self.page();
+        let [of_handles, of_nodes] = report::in_c(self);
         let [cpp, go, java] = report::metrics(self);
         let [select, select_many, check, _] = request::in_python(self);
         let made = |policy: &Policy| {
@@ -1006,7 +1009,8 @@ POLICIES = {{
         let mut files = java::files(self);
         files.extend([
             ("src/ffi/generated/config.rs", self.struct_of_c()),
-            ("src/ffi/generated/report.rs", report::in_c(self)),
+            ("src/ffi/generated/report.rs", of_handles),
+            ("src/ffi/generated/node.rs", of_nodes),
             ("src/ffi/generated/request.rs", request::in_c(self)),
             ("bindings/go/table.go", table_of_go.replace(CGO, &cgo)),
             ("bindings/python/src/dpb/_table.py", self.python()),
@@ -1027,6 +1031,12 @@ POLICIES = {{
             part(
                 "bindings/java/micrometer/src/main/java/io/github/libdpb/micrometer/DpbMetrics.java",
                 &[("report", &java[0]), ("arms", &java[1]), ("diagnostics", &java[2]), ("verdicts", &java[3])],
+            ),
+            part("bindings/cpp/dpb_fleet.hpp", &[("node_report", &cpp[4]), ("rewards", &cpp[5])]),
+            part("bindings/go/prometheus/fleet/collector.go", &[("node_report", &go[4]), ("rewards", &go[5])]),
+            part(
+                "bindings/java/micrometer/src/main/java/io/github/libdpb/micrometer/FleetMetrics.java",
+                &[("node_report", &java[4]), ("rewards", &java[5])],
             ),
             part("bindings/lua/dpb.lua", &[("arm", &report::arm_of_lua(self)), ("lists", &request::in_lua(self))]),
             part("docs/reference/policies.md", &[("policies", &all), ("costs", &costs)]),

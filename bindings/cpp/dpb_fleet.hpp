@@ -532,8 +532,9 @@ private:
               dpb::detail::number(value(read[i].first, read[i].second)) + '\n';
     }
   };
-  const auto of_report = [&](const char *name, const char *kind, const char *help, auto NodeReport::*field) {
-    family(name, kind, help, [&](const NodeReport &report, auto &) { return report.*field; });
+  const auto of_report = [&](const char *name, const char *kind, const char *help, auto NodeReport::*field,
+                             double scale = 1) {
+    family(name, kind, help, [&](const NodeReport &report, auto &) { return static_cast<double>(report.*field) * scale; });
   };
   const auto of_rewards = [&](const char *name, const char *kind, const char *help, auto NodeDiagnostics::*field) {
     family(name, kind, help, [&](auto &, const NodeDiagnostics &counts) { return counts.*field; });
@@ -541,39 +542,28 @@ private:
   if (nodes.empty()) {
     return page;
   }
-  family("fleet_age_seconds", "gauge", "Seconds since the last successful exchange.",
-         [](const NodeReport &report, auto &) { return static_cast<double>(report.age_ms) / 1000; });
+  // begin generated node_report
+  of_report("fleet_ready", "gauge", "1 if a balancer may send this node requests.", &NodeReport::ready);
+  of_report("fleet_outage", "gauge", "1 while rewards cannot travel between nodes, so that decisions are cancelled.", &NodeReport::outage);
+  of_report("fleet_outages_total", "counter", "Outages: periods in which rewards could not travel between nodes.", &NodeReport::outages);
+  of_report("fleet_learns", "gauge", "1 if this node may learn from people: the store has kept a snapshot that counts this period.", &NodeReport::learns);
+  of_report("fleet_leads", "gauge", "1 while this node leads: it releases what all nodes contribute.", &NodeReport::leads);
+  of_report("fleet_nodes", "gauge", "Nodes that are alive, this one included.", &NodeReport::nodes);
+  of_report("fleet_released_nodes", "gauge", "Other nodes from which this node has read a snapshot, also nodes that have left.", &NodeReport::released);
+  of_report("fleet_incompatible_nodes", "gauge", "Other nodes whose newest snapshot was refused.", &NodeReport::incompatible);
+  of_report("fleet_draining", "gauge", "Nodes that have ended, with whose open decisions this node continues.", &NodeReport::draining);
   of_report("fleet_exchanges_total", "counter", "Successful exchanges.", &NodeReport::exchanges);
-  family("fleet_nodes", "gauge", "Other nodes that are alive.",
-         [](const NodeReport &report, auto &) { return report.nodes - (report.nodes > 0 ? 1 : 0); });
-  of_report("fleet_released_nodes", "gauge", "Other nodes, also those that have left, of which a snapshot was read.",
-            &NodeReport::released);
-  of_report("fleet_incompatible_nodes", "gauge", "Other nodes whose newest snapshot was refused.",
-            &NodeReport::incompatible);
-  of_report("fleet_ready", "gauge", "1 if a balancer may send requests to this node.", &NodeReport::ready);
-  of_report("fleet_learns", "gauge", "1 once the store has kept a snapshot that counts this period.",
-            &NodeReport::learns);
-  of_report("fleet_outage", "gauge", "1 while rewards cannot travel between nodes, so that decisions are cancelled.",
-            &NodeReport::outage);
-  of_report("fleet_outages_total", "counter", "Outages: periods in which rewards could not travel between nodes.",
-            &NodeReport::outages);
-  of_report("fleet_leads", "gauge", "1 while this node leads: it releases what all nodes contribute.",
-            &NodeReport::leads);
-  of_report("fleet_draining", "gauge",
-            "Bandits of nodes that have ended, with whose open decisions this node continues.", &NodeReport::draining);
-  of_report("fleet_contributions_total", "counter", "Contributions to leaders that the store has accepted.",
-            &NodeReport::contributions);
-  of_rewards("fleet_failures_total", "counter", "Commands that failed. NOT private.", &NodeDiagnostics::failures);
-  of_rewards("fleet_rewards_sent_total", "counter", "Rewards sent to other nodes. NOT private.",
-             &NodeDiagnostics::sent);
-  of_rewards("fleet_rewards_waiting", "gauge", "Rewards that wait for other nodes. NOT private.",
-             &NodeDiagnostics::waiting);
-  of_rewards("fleet_rewards_unsent_total", "counter",
-             "Rewards lost because the queue or a message was full. NOT private.", &NodeDiagnostics::unsent);
-  of_rewards("fleet_rewards_received_total", "counter", "Rewards from other nodes that took effect. NOT private.",
-             &NodeDiagnostics::received);
-  of_rewards("fleet_rewards_refused_total", "counter", "Rewards from other nodes that were refused. NOT private.",
-             &NodeDiagnostics::refused);
+  of_report("fleet_age_seconds", "gauge", "Seconds since the last successful exchange.", &NodeReport::age_ms, 1e-3);
+  of_report("fleet_contributions_total", "counter", "Contributions to leaders that the store has accepted.", &NodeReport::contributions);
+  // end generated node_report
+  // begin generated rewards
+  of_rewards("fleet_rewards_waiting", "gauge", "Rewards in the queue to other nodes. NOT private.", &NodeDiagnostics::waiting);
+  of_rewards("fleet_rewards_sent_total", "counter", "Rewards sent to other nodes. NOT private.", &NodeDiagnostics::sent);
+  of_rewards("fleet_rewards_unsent_total", "counter", "Rewards lost because the queue or a message was full. NOT private.", &NodeDiagnostics::unsent);
+  of_rewards("fleet_rewards_received_total", "counter", "Rewards from other nodes that took effect. NOT private.", &NodeDiagnostics::received);
+  of_rewards("fleet_rewards_refused_total", "counter", "Rewards from other nodes that were refused. NOT private.", &NodeDiagnostics::refused);
+  of_rewards("fleet_failures_total", "counter", "Commands to the store that failed. NOT private: some fail only if there are rewards.", &NodeDiagnostics::failures);
+  // end generated rewards
   return page;
 }
 

@@ -118,37 +118,6 @@ const (
 	NodeFailed    NodeState = C.DPB_NODE_FAILED    // could not continue from the snapshot of its number
 )
 
-// NodeReport is what anybody may know of a [FleetNode].
-type NodeReport struct {
-	State         NodeState
-	Number        uint16        // 0 until it has one
-	Incarnation   uint32        // how many processes have had the number, this one included
-	Ready         bool          // a balancer may send it requests: its rounds have ended well within the last ten delays
-	Outage        bool          // rewards do not arrive in time, here or at another node, so decisions are cancelled
-	Outages       uint64        // how many outages there were
-	Learns        bool          // the bandit may learn from people: the store has kept a snapshot that counts this period
-	Leads         bool          // it releases what all nodes contribute
-	Leader        uint16        // the leader's number; 0: none is known
-	Nodes         int           // nodes that are alive, this one included
-	Released      int           // other nodes of which it has read a snapshot, also nodes that have left
-	Incompatible  int           // those of them whose newest snapshot it refused
-	Draining      int           // bandits of nodes that have ended, with whose open decisions it continues
-	Exchanges     uint64        // exchanges that ended well
-	Age           time.Duration // since the last one: what it knows of others is at most so old
-	Contributions uint64        // contributions that the store has accepted
-	LastError     string        // of the store or of this node, in the names of C; "": none
-}
-
-// NodeDiagnostics are counts of a [FleetNode] that are NOT private, because a reward is a click.
-type NodeDiagnostics struct {
-	Waiting  int    // rewards that wait for the store
-	Sent     uint64 // rewards for other nodes that the store has accepted
-	Unsent   uint64 // rewards for other nodes that were lost because the queue was full
-	Received uint64 // rewards from other nodes that took effect
-	Refused  uint64 // rewards from other nodes that were repeated, late or invalid, or whose tickets no bandit here knows
-	Failures uint64 // commands that failed: some fail only if there are rewards
-}
-
 // milliseconds returns a duration as C has it: 0, or at least 1. What is too large or negative is the largest number,
 // which C refuses.
 func milliseconds(d time.Duration) C.uint32_t {
@@ -352,13 +321,7 @@ func (n *FleetNode) Report() (report NodeReport, err error) {
 		if err := check(C.dpb_node_report_read(c, n.now(), &r)); err != nil {
 			return err
 		}
-		report = NodeReport{
-			State: NodeState(r.state), Number: uint16(r.number), Incarnation: uint32(r.incarnation), Ready: r.ready != 0,
-			Outage: r.outage != 0, Outages: uint64(r.outages), Learns: r.learns != 0, Leads: r.leads != 0,
-			Leader: uint16(r.leader), Nodes: int(r.nodes), Released: int(r.released), Incompatible: int(r.incompatible),
-			Draining: int(r.draining), Exchanges: uint64(r.exchanges), Contributions: uint64(r.contributions),
-			Age: time.Duration(r.age_ms) * time.Millisecond, LastError: C.GoString(&r.last_error[0]),
-		}
+		report = nodeReportOf(&r)
 		return nil
 	})
 	return report, err
@@ -371,10 +334,7 @@ func (n *FleetNode) Diagnostics() (diagnostics NodeDiagnostics, err error) {
 		if err := check(C.dpb_node_diagnostics_read(c, &d)); err != nil {
 			return err
 		}
-		diagnostics = NodeDiagnostics{
-			Waiting: int(d.waiting), Sent: uint64(d.sent), Unsent: uint64(d.unsent), Received: uint64(d.received),
-			Refused: uint64(d.refused), Failures: uint64(d.failures),
-		}
+		diagnostics = nodeDiagnosticsOf(&d)
 		return nil
 	})
 	return diagnostics, err

@@ -296,6 +296,7 @@ import "C"
 import (
 	"log/slog"
 	"runtime"
+	"time"
 	"unsafe"
 )
 
@@ -1224,6 +1225,94 @@ func (r Verdict) LogValue() slog.Value {
 		slog.Uint64("winners", uint64(r.Winners)),
 		slog.Any("confidence", finite(r.Confidence).value()),
 	)
+}
+
+// NodeReport is what anybody may know of a [FleetNode].
+type NodeReport struct {
+	// What it is doing.
+	State NodeState
+	// Its number; 0 until it has one.
+	Number uint32
+	// How many processes have had the number, this one included.
+	Incarnation uint32
+	// Whether a balancer may send it requests: it serves, and the store has answered within the last ten delays.
+	Ready bool
+	// Whether an outage lasts: rewards do not arrive in time, here or at another node, and decisions are cancelled.
+	Outage bool
+	// How many outages there were.
+	Outages uint32
+	// Whether the bandit may learn from people: the store has kept a snapshot that counts this period.
+	Learns bool
+	// Whether it leads: it releases what all nodes contribute.
+	Leads bool
+	// The number of the leader; 0: none is known.
+	Leader uint32
+	// Nodes that are alive, this one included.
+	Nodes uint32
+	// Other nodes of which a snapshot was read, also nodes that have left.
+	Released uint32
+	// Those of them whose newest snapshot this node refused.
+	Incompatible uint32
+	// Bandits of nodes that have ended, with whose open decisions this node continues.
+	Draining uint32
+	// Exchanges that ended well.
+	Exchanges uint64
+	// The time since the last of them: what this node knows of others is at most so old.
+	Age time.Duration
+	// Contributions that the store has accepted.
+	Contributions uint64
+	// The last error of the store or of this node; empty: none.
+	LastError string
+}
+
+func nodeReportOf(c *C.dpb_node_report) NodeReport {
+	return NodeReport{
+		State:         NodeState(c.state),
+		Number:        uint32(c.number),
+		Incarnation:   uint32(c.incarnation),
+		Ready:         c.ready != 0,
+		Outage:        c.outage != 0,
+		Outages:       uint32(c.outages),
+		Learns:        c.learns != 0,
+		Leads:         c.leads != 0,
+		Leader:        uint32(c.leader),
+		Nodes:         uint32(c.nodes),
+		Released:      uint32(c.released),
+		Incompatible:  uint32(c.incompatible),
+		Draining:      uint32(c.draining),
+		Exchanges:     uint64(c.exchanges),
+		Age:           time.Duration(c.age_ms) * time.Millisecond,
+		Contributions: uint64(c.contributions),
+		LastError:     C.GoString(&c.last_error[0]),
+	}
+}
+
+// NodeDiagnostics has counts of rewards that travel. They are NOT private: a reward is a click. Show them to
+// operators only.
+type NodeDiagnostics struct {
+	// Rewards that wait for the store.
+	Waiting uint32
+	// Rewards for other nodes that the store has accepted.
+	Sent uint64
+	// Rewards for other nodes that were lost because the queue was full.
+	Unsent uint64
+	// Rewards from other nodes that took effect.
+	Received uint64
+	// Rewards from other nodes that were repeated, late or invalid, or whose tickets no bandit here knows.
+	Refused uint64
+	// Commands that failed: some fail only if there are rewards.
+	Failures uint64
+}
+
+func nodeDiagnosticsOf(c *C.dpb_node_diagnostics) NodeDiagnostics {
+	return NodeDiagnostics{
+		Waiting:  uint32(c.waiting),
+		Sent:     uint64(c.sent),
+		Unsent:   uint64(c.unsent),
+		Received: uint64(c.received),
+		Refused:  uint64(c.refused),
+		Failures: uint64(c.failures),
+	}
 }
 
 // renamed has the fields of Config that have another name in C.

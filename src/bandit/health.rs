@@ -10,6 +10,12 @@ use zeroize::Zeroizing;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Warnings(u32);
 
+impl From<Warnings> for u32 {
+    fn from(warnings: Warnings) -> u32 {
+        warnings.0
+    }
+}
+
 impl Warnings {
     /// No warning.
     pub const NONE: Warnings = Warnings(0);

@@ -56,7 +56,7 @@ struct Refused {
 macro_rules! reports {
     ($(
         $(#[$about:meta])*
-        $report:ident from $reading:ident {$(
+        $report:ident as $c:ident from $reading:ident {$(
             $(#[$doc:meta])*
             $name:ident: $type:ty = $source:expr, $since:literal
                 $(, [$in_c:ident])? $(, $kind:ident $metric:literal $help:literal)?

@@ -136,13 +136,15 @@ pub(super) unsafe fn explain(error: *mut dpb_error, status: dpb_status, text: im
     if error.is_null() {
         return;
     }
-    let mut filled = dpb_error { status, message: [0; 252] };
-    let capacity = filled.message.len() - 1; // the last byte stays NUL
-    for (to, from) in filled.message[..capacity].iter_mut().zip(text().into_bytes()) {
-        *to = from as c_char;
-    }
     // SAFETY: not NULL, so valid by contract.
-    unsafe { error.write(filled) };
+    unsafe { error.write(dpb_error { status, message: chars(&text()) }) };
+}
+
+/// A text of C, which ends with NUL, truncated to its size.
+pub(super) fn chars<const SIZE: usize>(text: &str) -> [c_char; SIZE] {
+    let mut chars = [0; SIZE];
+    chars[..SIZE - 1].iter_mut().zip(text.bytes()).for_each(|(to, from)| *to = from as c_char);
+    chars
 }
 
 #[cfg(test)]

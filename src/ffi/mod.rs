@@ -15,10 +15,12 @@ mod calls;
 mod codebook;
 mod config;
 mod counter;
-mod fleet;
 /// Structs of the tables.
+mod fill;
+mod fleet;
 mod generated {
     pub mod config;
+    pub mod node;
     pub mod report;
     pub mod request;
 }
@@ -44,7 +46,7 @@ pub use codebook::*;
 pub use config::*;
 pub use counter::*;
 pub use fleet::*;
-pub use generated::{config::*, report::*, request::*};
+pub use generated::{config::*, node::*, report::*, request::*};
 pub use local::*;
 pub use moving::*;
 pub use node::*;

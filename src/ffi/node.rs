@@ -4,12 +4,13 @@ use super::bandit::dpb_bandit;
 use super::calls::{call_unless, call_with_struct, construct, explained, functions, given};
 use super::config::dpb_error;
 use super::generated::config::dpb_config;
+use super::generated::node::{dpb_node_diagnostics, dpb_node_report};
 use super::guard::{self, Guard, call, handle, lock, run, slice};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
 use crate::error::{Error, Result};
 use crate::node::command::{Command, Member, Tables};
-use crate::node::{Bandits, Lane, Node, NodeDiagnostics, NodeOptions, NodeReport, Task};
+use crate::node::{Bandits, Lane, Node, NodeOptions, Task};
 use crate::policy::Algorithm;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
@@ -228,111 +229,6 @@ pub const DPB_NODE_REPLACED: u32 = 6;
 /// dpb_node_report.state: it could not continue from the snapshot of its number; last_error says why.
 pub const DPB_NODE_FAILED: u32 = 7;
 
-/// What anybody may know of a node.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct dpb_node_report {
-    /// sizeof(dpb_node_report). You set it, so that the struct can grow.
-    pub struct_size: u32,
-    /// DPB_NODE_...
-    pub state: u32,
-    /// Its number; 0 until it has one.
-    pub number: u32,
-    /// How many processes have had the number, this one included.
-    pub incarnation: u32,
-    /// 1: a balancer may send it requests. 0: it has not joined, it leaves, or the store has not answered for ten
-    /// delays.
-    pub ready: u32,
-    /// 1 during an outage: rewards do not arrive in time, here or at another node, and decisions are cancelled.
-    pub outage: u32,
-    /// How many outages there were.
-    pub outages: u32,
-    /// 1: the bandit may learn from people: the store has kept a snapshot that counts this period.
-    pub learns: u32,
-    /// 1 if this node leads: it releases what all nodes contribute.
-    pub leads: u32,
-    /// The number of the leader; 0: none is known.
-    pub leader: u32,
-    /// Nodes that are alive, this one included.
-    pub nodes: u32,
-    /// Other nodes of which a snapshot was read, also nodes that have left.
-    pub released: u32,
-    /// Those of them whose newest snapshot this node refused.
-    pub incompatible: u32,
-    /// Bandits of nodes that have ended, with whose open decisions this node continues.
-    pub draining: u32,
-    /// Exchanges that ended well.
-    pub exchanges: u64,
-    /// Milliseconds since the last one: what this node knows of others is at most so old.
-    pub age_ms: u64,
-    /// Contributions that the store has accepted.
-    pub contributions: u64,
-    /// The last error of the store or of this node; "": none. Ends with NUL.
-    pub last_error: [c_char; 256],
-}
-
-// SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers.
-unsafe impl Growing for dpb_node_report {}
-
-impl From<NodeReport> for dpb_node_report {
-    fn from(of: NodeReport) -> dpb_node_report {
-        let mut last_error = [0; 256];
-        let text = of.last_error.bytes().take(255);
-        last_error.iter_mut().zip(text).for_each(|(to, from)| *to = from as c_char);
-        dpb_node_report {
-            struct_size: size_of::<dpb_node_report>() as u32,
-            state: of.state as u32,
-            number: of.member.number.into(),
-            incarnation: of.member.incarnation,
-            ready: of.ready.into(),
-            outage: of.outage.into(),
-            outages: of.outages as u32,
-            learns: of.learns.into(),
-            leads: of.leads.into(),
-            leader: of.leader.0.into(),
-            nodes: of.nodes as u32,
-            released: of.released as u32,
-            incompatible: of.incompatible as u32,
-            draining: of.draining as u32,
-            exchanges: of.exchanges,
-            age_ms: of.age,
-            contributions: of.contributions,
-            last_error,
-        }
-    }
-}
-
-/// Counts of rewards that travel, for the operator only. NOT private: a reward is a click.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct dpb_node_diagnostics {
-    /// sizeof(dpb_node_diagnostics). You set it, so that the struct can grow.
-    pub struct_size: u32,
-    /// Rewards that wait for the store.
-    pub waiting: u32,
-    /// Rewards for other nodes that the store has accepted.
-    pub sent: u64,
-    /// Rewards for other nodes that were lost because the queue was full.
-    pub unsent: u64,
-    /// Rewards from other nodes that took effect.
-    pub received: u64,
-    /// Rewards from other nodes that were repeated, late or invalid, or whose tickets no bandit here knows.
-    pub refused: u64,
-    /// Commands that failed: some fail only if there are rewards.
-    pub failures: u64,
-}
-
-// SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers.
-unsafe impl Growing for dpb_node_diagnostics {}
-
-impl From<NodeDiagnostics> for dpb_node_diagnostics {
-    fn from(of: NodeDiagnostics) -> dpb_node_diagnostics {
-        let NodeDiagnostics { waiting, sent, unsent, received, refused, failures } = of;
-        let struct_size = size_of::<dpb_node_diagnostics>() as u32;
-        dpb_node_diagnostics { struct_size, waiting: waiting as u32, sent, unsent, received, refused, failures }
-    }
-}
-
 /// What a dpb_command points to.
 #[derive(Default)]
 struct Shown {
@@ -524,14 +420,14 @@ functions! {
     /// out: with struct_size set to sizeof(dpb_node_report).
     /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (struct_size); DPB_NEWER_VERSION; DPB_POISONED. Any thread.
     fn dpb_node_report_read(node: *const dpb_node, now_ms: u64, out: *mut dpb_node_report)
-        = call_with_struct(node, out, |n| n.node.report(now_ms).map(dpb_node_report::from));
+        = call_with_struct(node, out, |n| Ok(n.node.report(now_ms)?.into()));
 
     /// Reads counts of rewards. NOT private.
     ///
     /// out: with struct_size set to sizeof(dpb_node_diagnostics).
     /// Returns as dpb_node_report_read. Any thread.
     fn dpb_node_diagnostics_read(node: *const dpb_node, out: *mut dpb_node_diagnostics)
-        = call_with_struct(node, out, |n| n.node.diagnostics().map(dpb_node_diagnostics::from));
+        = call_with_struct(node, out, |n| Ok(n.node.diagnostics()?.into()));
 
     /// Writes the command that ends the lease of a number whose process has died: a supervisor runs it, so that the
     /// others need not wait 30 delays. Whoever has the number is replaced.

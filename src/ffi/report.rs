@@ -86,13 +86,13 @@ functions! {
     /// out: with struct_size set to sizeof(dpb_report).
     /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED. Any thread.
     fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dpb_report)
-        = call_with_struct(bandit, out, |b| Ok((&b.bandit.report()?).into()));
+        = call_with_struct(bandit, out, |b| Ok(b.bandit.report()?.into()));
 
     /// Reads the counts of refused calls, for the operator only. This is the only read that is NOT private.
     /// out: with struct_size set to sizeof(dpb_diagnostics).
     /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED. Any thread.
     fn dpb_diagnostics_read(bandit: *const dpb_bandit, out: *mut dpb_diagnostics)
-        = call_with_struct(bandit, out, |b| Ok((&b.bandit.diagnostics()?).into()));
+        = call_with_struct(bandit, out, |b| Ok(b.bandit.diagnostics()?.into()));
 
     /// Reads all arms: arm i is element i of out. Released values only.
     ///
@@ -134,7 +134,7 @@ functions! {
     /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_UNSUPPORTED (other
     /// policies); DPB_POISONED. Any thread.
     fn dpb_verdict_read(bandit: *const dpb_bandit, out: *mut dpb_verdict)
-        = call_with_struct(bandit, out, |b| Ok((&b.bandit.verdict()?).into()));
+        = call_with_struct(bandit, out, |b| Ok(b.bandit.verdict()?.into()));
 
     /// Says a verdict in words, in English, such as "Arm 1 is the best of 3, after 35210 rewards. Its mean minus that of
     /// arm 0 is 0.0042 to 0.0160 (95%)."
@@ -261,7 +261,7 @@ unsafe fn read_arms(
     // SAFETY: as above; arm < cap.
     unsafe {
         call_unless(n.is_null() || (out.is_null() && cap > 0), bandit, |b| {
-            let each = |arm, read| out.add(arm as usize).write(dpb_arm::from(&read));
+            let each = |arm, read| out.add(arm as usize).write(dpb_arm::from(read));
             write_length(b.bandit.read_arms(segment, cap, each), n)
         })
     }

@@ -5,6 +5,7 @@ use super::draining::{DrainingBandit, MovingStates};
 use super::exchange::Exchange;
 use super::membership::{BEATS, Membership, Moment, OutageAfter, UNTIL_GONE, UNTIL_UNREADY};
 use super::outbox::{Outbox, Pace, PartReward};
+use super::report::{NodeCounted, NodeDiagnostics, NodeReading, NodeReport};
 use super::{BanditSource, FleetBandit, NodeOptions};
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -67,57 +68,11 @@ pub enum Task {
     Ended,
 }
 
-/// What anybody may know of a node.
-#[allow(missing_docs)]
-#[derive(Clone, Debug)]
-pub struct NodeReport {
-    /// Its state.
-    pub state: NodeState,
-    /// Its number, incarnation and life; all 0 until it has a number.
-    pub member: Member,
-    /// Whether a balancer may send it clicks: its rounds have ended well within the last ten delays.
-    pub ready: bool,
-    /// Whether an outage lasts.
-    pub outage: bool,
-    /// How many outages there were.
-    pub outages: u64,
-    /// Nodes that are alive, this one included.
-    pub nodes: u64,
-    /// Other nodes that a snapshot was read of.
-    pub released: usize,
-    /// Those of them whose newest snapshot was refused.
-    pub incompatible: usize,
-    /// Exchanges that ended well, and milliseconds since the last one.
-    pub exchanges: u64,
-    pub age: u64,
-    /// Sums that the store has accepted for leaders.
-    pub contributions: u64,
-    /// Bandits of nodes that have ended, with which this node continues.
-    pub draining: usize,
-    /// The number and the generation of the leader; 0: none is known.
-    pub leader: (u16, u64),
-    /// Whether this node leads.
-    pub leads: bool,
-    /// Whether the bandit may learn from people: the store has kept a snapshot that counts this period.
-    pub learns: bool,
-    /// The last error of the store.
-    pub last_error: String,
-}
-
-/// Counts of rewards and of what follows from them, for the operator only: NOT private.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NodeDiagnostics {
-    /// Rewards that wait for the store.
-    pub waiting: usize,
-    /// Rewards for other nodes that the store has accepted.
-    pub sent: u64,
-    /// Rewards for other nodes that found no place.
-    pub unsent: u64,
-    /// Rewards from other nodes that took effect.
+/// What a node counts of rewards and commands. NOT private.
+#[derive(Clone, Copy, Default)]
+pub(super) struct NodeCounts {
     pub received: u64,
-    /// Rewards from other nodes that were repeated, late or invalid, or whose tickets no bandit here knows.
     pub refused: u64,
-    /// Commands that failed: some fail only if there are rewards.
     pub failures: u64,
 }
 
@@ -168,8 +123,7 @@ pub(super) struct Core<S: BanditSource> {
     ids: u64,
     log: VecDeque<String>,
     pub last_error: String,
-    /// What it has counted, but for what the outbox knows.
-    pub counts: NodeDiagnostics,
+    pub counts: NodeCounts,
 }
 
 /// A queue of rewards keeps so many, and an hour: after that their node has restarted.
@@ -242,7 +196,7 @@ impl<S: BanditSource> Node<S> {
             ids: 0,
             log: VecDeque::new(),
             last_error: String::new(),
-            counts: NodeDiagnostics::default(),
+            counts: NodeCounts::default(),
             options,
             source,
         };
@@ -403,24 +357,8 @@ impl<S: BanditSource> Node<S> {
         core.pass(now)?;
         let since = core.now - core.membership.returned.at;
         let serves = self.joined.get().is_some() && core.state == NodeState::Serving && !core.exchange.leaves();
-        Ok(NodeReport {
-            state: core.state,
-            member: core.member,
-            ready: serves && (core.options.routed || since <= UNTIL_UNREADY * core.options.delay),
-            outage: core.membership.outage.is_some(),
-            outages: core.membership.outages,
-            nodes: core.membership.nodes,
-            released: core.exchange.merged.len(),
-            incompatible: core.exchange.incompatible.len(),
-            exchanges: core.exchange.ended,
-            age: core.now - core.exchange.ended_at,
-            contributions: core.exchange.contributed,
-            draining: core.draining.len(),
-            leader: (core.exchange.leader.number, core.exchange.leader.generation),
-            leads: core.leads(),
-            learns: core.has_settled(),
-            last_error: core.last_error.clone(),
-        })
+        let is_ready = serves && (core.options.routed || since <= UNTIL_UNREADY * core.options.delay);
+        Ok(NodeReport::of(&NodeReading { core, is_ready }))
     }
 
     /// What only the operator may know: NOT private.
@@ -428,9 +366,8 @@ impl<S: BanditSource> Node<S> {
     /// # Errors
     /// `Poisoned`.
     pub fn diagnostics(&self) -> Result<NodeDiagnostics> {
-        let counts = self.core()?.counts;
-        let outbox = locked(&self.outbox)?;
-        Ok(NodeDiagnostics { waiting: outbox.len(), sent: outbox.sent, unsent: outbox.lost, ..counts })
+        let (core, outbox) = (&*self.core()?, &*locked(&self.outbox)?);
+        Ok(NodeDiagnostics::of(&NodeCounted { core, outbox }))
     }
 
     fn has_failed(&self, core: &mut Core<S>, lane: Lane, why: &str) -> Result<()> {

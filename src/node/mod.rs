@@ -20,11 +20,13 @@ mod machine;
 mod membership;
 mod outbox;
 mod real;
+mod report;
 mod snapshots;
 pub mod store;
 
-pub use machine::{Lane, Node, NodeDiagnostics, NodeReport, NodeState, Task};
+pub use machine::{Lane, Node, NodeState, Task};
 pub use real::Bandits;
+pub use report::{NodeDiagnostics, NodeReport};
 
 use crate::error::Result;
 

@@ -1,6 +1,6 @@
 // The tables of what may be read of a handle: the only place for a field of a report. `bandit/report.rs` includes them,
-// and makes the structs and fills them. The test `header` includes them too, and writes from them the structs of C, Go
-// and Python, the metrics of C++ and Go, and what Lua reads.
+// and makes the structs and fills them; `ffi/fill.rs` fills those of C. The test `header` includes them too, and writes
+// from them the structs of C, Go, Java and Python, the metrics of C++, Go and Java, and what Lua reads.
 //
 // /// The documentation, in all languages, as in `config.rs`.
 // name: type = |of| where it comes from, "version since" [, [name in C]] [, counter|gauge "metric" "help"] [{ parts }];
@@ -15,7 +15,7 @@ reports! {
     ///
     /// With a reward_window a reward is a click, so a count of rewards would be a raw sum. There `answered` counts
     /// decisions whose window is over, and `pending` those whose window is not, with a reward or without.
-    Report from Reading {
+    Report as dpb_report from Reading {
         /// The policy.
         algorithm: Algorithm = |of| of.algorithm, "0.1" {
             /// The policy.
@@ -123,7 +123,7 @@ reports! {
     }
 
     /// The state of one arm that may be published.
-    ArmReport from ArmReading {
+    ArmReport as dpb_arm from ArmReading {
         /// The released mean in the caller's units, NaN before the first release.
         mean: f64 = |of| of.range.mean_from_unit(of.arm.mean), "0.1",
             gauge "mean" "Released mean reward; NaN before the first release.";
@@ -146,7 +146,7 @@ reports! {
 
     /// Counts of refused calls and signs from rewards, for the operator only. NOT private: a duplicate reveals a
     /// click.
-    Diagnostics from Refused {
+    Diagnostics as dpb_diagnostics from Refused {
         /// Rewards and cancellations of a ticket that had one ([`Duplicate`](crate::Error::Duplicate)).
         duplicates: u64 = |of| of.refusals.duplicates, "0.1",
             counter "duplicates" "Updates and cancellations of a ticket that had one already. NOT private.";
@@ -167,7 +167,7 @@ reports! {
     }
 
     /// What a test of arms says (`dp-tt`), made of released values and public counts.
-    Verdict from Judged {
+    Verdict as dpb_verdict from Judged {
         /// Whether the test has ended, and with which claim.
         state: TestState = |of| of.test.state, "0.1" {
             /// [`Running`](crate::TestState::Running), [`Won`](crate::TestState::Won), [`Tied`](crate::TestState::Tied) or

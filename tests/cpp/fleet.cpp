@@ -155,7 +155,7 @@ void rewards_reach_the_node_that_decided() {
   rows.is_away = false;
   eventually("the next counts too", [&] { return one->diagnostics().received == 2; });
   const std::string page = dpb::fleet::metrics({one.get(), two.get()});
-  CHECK(page.find("\ndpb_fleet_nodes{bandit=\"ads\"} 1\n") != page.npos);
+  CHECK(page.find("\ndpb_fleet_nodes{bandit=\"ads\"} 2\n") != page.npos);
   CHECK(page.find("\ndpb_fleet_rewards_received_total{bandit=\"ads\"} 2\n") != page.npos);
 
   CHECK(two->leave() && two->report().state == DPB_NODE_LEFT && !two->is_replaced());

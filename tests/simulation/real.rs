@@ -90,7 +90,7 @@ fn real_bandits_learn_as_one_and_move() {
     assert!(reports.iter().all(|report| report.state == NodeState::Serving && report.ready && report.nodes == 3));
     assert!(reports.iter().all(|report| report.leader == reports[0].leader && report.leader.1 != 0), "{reports:?}");
     let reads = reports.iter().map(|report| (report.leads, report.released)).collect::<Vec<_>>();
-    assert!(reads.iter().all(|(leads, released)| *released == usize::from(!leads)), "the leader's alone: {reads:?}");
+    assert!(reads.iter().all(|(leads, released)| *released == u32::from(!leads)), "the leader's alone: {reads:?}");
     let leader =
         fleet.nodes.iter().position(|node| node.report(fleet.now).unwrap().member.number == reports[0].leader.0);
     let of = |fleet: &Fleet, node: usize| fleet.nodes[node].bandit().unwrap().report().unwrap();
@@ -105,10 +105,10 @@ fn real_bandits_learn_as_one_and_move() {
     fleet.nodes.push(ended);
     fleet.run(10_000);
     assert_eq!(fleet.nodes[2].report(fleet.now).unwrap().state, NodeState::Left);
-    assert_eq!((0..2).map(|node| fleet.nodes[node].report(fleet.now).unwrap().draining).sum::<usize>(), 1);
+    assert_eq!((0..2).map(|node| fleet.nodes[node].report(fleet.now).unwrap().draining).sum::<u32>(), 1);
     decide(&mut fleet, 2, 1500);
     fleet.run(40_000);
-    let left = (0..2).map(|node| fleet.nodes[node].report(fleet.now).unwrap().draining).sum::<usize>();
+    let left = (0..2).map(|node| fleet.nodes[node].report(fleet.now).unwrap().draining).sum::<u32>();
     assert_eq!(left, 0, "the draining bandit ends with its last decision");
     let of = |node: usize| fleet.nodes[node].bandit().unwrap().report().unwrap();
     assert!((0..2).all(|node| of(node).contributions_lost == 0 && of(node).counts.cancelled == 0));

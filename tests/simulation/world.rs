@@ -536,7 +536,7 @@ impl World {
         for (slot, report) in reports.iter().enumerate() {
             let Some((Ok(report), Ok(counts))) = report else { return Err(format!("8: place {slot} has no process")) };
             let is_well = report.state == NodeState::Serving && report.ready && !report.outage;
-            if !is_well || counts.waiting > 0 || report.nodes != self.slots.len() as u64 {
+            if !is_well || counts.waiting > 0 || report.nodes as usize != self.slots.len() {
                 return Err(format!("8: place {slot} is not well: {report:?}, {counts:?}"));
             }
             leaders.insert(report.leader);

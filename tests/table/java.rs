@@ -305,7 +305,9 @@ pub(super) fn files(tables: &Tables) -> Vec<(&'static str, String)> {
             "Report" => place!("Report"),
             "Arm" => place!("Arm"),
             "Diagnostics" => place!("Diagnostics"),
-            _ => place!("Verdict"),
+            "Verdict" => place!("Verdict"),
+            "NodeReport" => place!("NodeReport"),
+            _ => place!("NodeDiagnostics"),
         };
         files.push((path, format!("{HEAD}{code}")));
     }

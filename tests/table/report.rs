@@ -1,4 +1,4 @@
-//! What may be read of a handle in the other languages, from src/tables/report.rs.
+//! What may be read of a handle, and of a node, in the other languages, from src/tables/report.rs and node.rs.
 
 use super::{Language, Member, RUST_HEAD, Tables, camel, growing, java, layout, show, size, wrap};
 
@@ -6,6 +6,7 @@ use super::{Language, Member, RUST_HEAD, Tables, camel, growing, java, layout, s
 pub struct Report {
     docs: Vec<&'static str>,
     rust: &'static str,
+    c: &'static str,
     rows: Vec<Row>,
 }
 
@@ -14,10 +15,8 @@ struct Row {
     docs: Vec<&'static str>,
     name: &'static str,
     in_c: &'static str,
-    /// u32, u64, f64 or bool; or what has names in the other languages: Policy, Duty, Warnings.
+    /// u32, u64, f64 or bool; Milliseconds; Text; or what has names in the other languages, such as Policy.
     kind: &'static str,
-    /// Its value for C, in Rust.
-    value: String,
     since: &'static str,
     /// The kind, name and help of its metric.
     metric: Option<[&'static str; 3]>,
@@ -26,7 +25,7 @@ struct Row {
 macro_rules! reports {
     ($(
         $(#[doc = $about:literal])*
-        $report:ident from $reading:ident {$(
+        $report:ident as $c:ident from $reading:ident {$(
             $(#[doc = $doc:literal])*
             $name:ident: $type:ty = $source:expr, $since:literal
                 $(, [$in_c:ident])? $(, $kind:ident $metric:literal $help:literal)?
@@ -36,17 +35,17 @@ macro_rules! reports {
             )*})?;
         )*}
     )*) => {
-        fn in_order_of_rust() -> Vec<Report> {
+        pub fn in_order_of_rust() -> Vec<Report> {
             vec![$(Report {
                 docs: vec![$($about),*],
                 rust: stringify!($report),
+                c: stringify!($c),
                 rows: [$({
                     let parts: Vec<Row> = vec![$($(Row {
                         docs: vec![$($of_part),*],
                         name: stringify!($part),
                         in_c: stringify!($part),
                         kind: stringify!($part_type),
-                        value: stringify!($value).to_owned(),
                         since: $since,
                         metric: [$([stringify!($part_kind), $part_metric, $part_help])?].first().copied(),
                     },)*)?];
@@ -56,7 +55,6 @@ macro_rules! reports {
                             name: stringify!($name),
                             in_c: [$(stringify!($in_c),)? stringify!($name)][0],
                             kind: stringify!($type),
-                            value: stringify!($name).to_owned(),
                             since: $since,
                             metric: [$([stringify!($kind), $metric, $help])?].first().copied(),
                         }],
@@ -68,14 +66,23 @@ macro_rules! reports {
     };
 }
 
-include!("../../src/tables/report.rs");
+mod handle {
+    use super::{Report, Row};
+    include!("../../src/tables/report.rs");
+}
+
+mod node {
+    use super::{Report, Row};
+    include!("../../src/tables/node.rs");
+}
 
 /// The structs, with their rows in the order of C.
 pub fn reports() -> Vec<Report> {
-    let mut reports = in_order_of_rust();
+    let mut reports = handle::in_order_of_rust();
     for report in &mut reports {
         report.rows.sort_by_key(|row| FIRST.iter().position(|name| *name == row.name).unwrap_or(FIRST.len()));
     }
+    reports.extend(node::in_order_of_rust());
     reports
 }
 
@@ -83,18 +90,29 @@ impl Row {
     /// The type in C.
     fn c(&self) -> &'static str {
         match self.kind {
-            "u64" => "u64",
+            "u64" | "Milliseconds" => "u64",
             "f64" => "f64",
+            "Text" => "[c_char; 256]",
             _ => "u32",
         }
     }
 
-    fn value(&self) -> String {
-        match self.kind {
-            "bool" => format!("{}.into()", self.value),
-            "Warnings" => format!("{}.bits()", self.value),
-            _ => self.value.clone(),
+    /// Its documentation.
+    fn text(&self, tables: &Tables, language: Language) -> String {
+        let text = tables.text(&self.docs, language);
+        match (self.kind, language) {
+            ("Policy", Language::C) => format!("{text} Its number, DPB_POLICY_..."),
+            ("NodeState", Language::C) => format!("{text} DPB_NODE_..."),
+            ("Text", Language::C) => format!("{text} Ends with NUL."),
+            ("Milliseconds", Language::C | Language::Python) => format!("{text} In milliseconds."),
+            ("bool", Language::C) if text.starts_with("Whether") => format!("1 or 0: w{}", &text[1..]),
+            _ => text,
         }
+    }
+
+    /// Its name in Go or Java, whose times have no unit.
+    fn timed(&self, camel: fn(&str) -> String) -> String {
+        camel(if self.kind == "Milliseconds" { self.name.trim_end_matches("_ms") } else { self.name })
     }
 
     fn go(&self) -> &'static str {
@@ -102,6 +120,8 @@ impl Row {
             "u32" => "uint32",
             "u64" => "uint64",
             "f64" => "float64",
+            "Milliseconds" => "time.Duration",
+            "Text" => "string",
             kind => kind,
         }
     }
@@ -116,13 +136,7 @@ impl Row {
 impl Report {
     /// Its names in C and in Go.
     fn named(&self) -> (&'static str, &'static str) {
-        match self.rust {
-            "Report" => ("dpb_report", "Report"),
-            "ArmReport" => ("dpb_arm", "Arm"),
-            "Diagnostics" => ("dpb_diagnostics", "Diagnostics"),
-            "Verdict" => ("dpb_verdict", "Verdict"),
-            other => panic!("{other}: its names in C and Go"),
-        }
+        (self.c, if self.is_arm() { "Arm" } else { self.rust })
     }
 
     fn is_arm(&self) -> bool {
@@ -139,11 +153,7 @@ impl Report {
     fn members(&self, tables: &Tables) -> Vec<Member> {
         let size = format!("sizeof({}). You set it, so that the struct can grow.", self.named().0);
         let size = (!self.is_arm()).then(|| Member::new(size, "struct_size", "u32", "0.1"));
-        let member = |row: &Row| {
-            let text = tables.text(&row.docs, Language::C);
-            let text = if row.kind == "Policy" { format!("{text} Its number, DPB_POLICY_...") } else { text };
-            Member::new(text, row.in_c, row.c(), row.since)
-        };
+        let member = |row: &Row| Member::new(row.text(tables, Language::C), row.in_c, row.c(), row.since);
         layout(size.into_iter().chain(self.rows.iter().map(member)))
     }
 
@@ -155,18 +165,9 @@ impl Report {
 
     /// Its struct for C.
     fn in_c(&self, tables: &Tables) -> String {
-        let (rust, (c, _), members, size) = (self.rust, self.named(), self.members(tables), self.size(tables).1);
+        let (c, members, size) = (self.c, self.members(tables), self.size(tables).1);
         let mut docs = tables.text(&self.docs, Language::C);
         let mut structure = show(&members);
-        let mut values = String::new();
-        for member in &members {
-            let value = match self.rows.iter().find(|row| row.in_c == member.name) {
-                Some(row) => format!("report.{}", row.value()),
-                None if member.name == "struct_size" => format!("size_of::<{c}>() as u32"),
-                None => "0".to_owned(),
-            };
-            values += &format!("            {}: {value},\n", member.name);
-        }
         let mut derived = "Clone, Copy";
         let grows = if self.is_arm() {
             derived = "Clone, Copy, Default";
@@ -175,7 +176,6 @@ impl Report {
             );
             let spare = (SIZE_OF_ARM - super::size(&members)) / 8;
             structure += &format!("    /// 0, for later versions.\n    pub spare: [f64; {spare}],\n");
-            values += &format!("            spare: [0.0; {spare}],\n");
             String::new()
         } else {
             growing(c, &members, "numbers")
@@ -189,13 +189,7 @@ pub struct {c} {{
 
 const _: () = assert!(size_of::<{c}>() == {size});
 
-{grows}impl From<&{rust}> for {c} {{
-    fn from(report: &{rust}) -> {c} {{
-        {c} {{
-{values}        }}
-    }}
-}}
-"#,
+{grows}"#,
             wrap(&docs, "/// ", 118)
         )
     }
@@ -213,19 +207,26 @@ const _: () = assert!(size_of::<{c}>() == {size});
             "Verdict" => {
                 "Verdict is what a test of arms says, made of released values and public counts. You may publish it."
             }
+            "NodeReport" => "NodeReport is what anybody may know of a [FleetNode].",
+            "NodeDiagnostics" => {
+                "NodeDiagnostics has counts of rewards that travel. They are NOT private: a reward is a click. Show them \
+                 to operators only."
+            }
             _ => {
                 "Diagnostics has counts of refused calls, and warnings from rewards. They are NOT private: a duplicate \
                  reveals a click. Show them to operators only."
             }
         };
         let rows = self.sorted();
-        let longest = rows.iter().map(|row| camel(row.name).len()).max().unwrap() + 1;
+        let longest = rows.iter().map(|row| row.timed(camel).len()).max().unwrap() + 1;
         let (mut structure, mut read, mut logged) = (String::new(), String::new(), String::new());
         for row in rows {
-            let (name, of) = (camel(row.name), row.go());
-            structure += &format!("{}\t{name} {of}\n", wrap(&tables.text(&row.docs, Language::Go), "\t// ", 118));
+            let (name, of) = (row.timed(camel), row.go());
+            structure += &format!("{}\t{name} {of}\n", wrap(&row.text(tables, Language::Go), "\t// ", 118));
             let value = match of {
                 "bool" => format!("c.{} != 0", row.in_c),
+                "string" => format!("C.GoString(&c.{}[0])", row.in_c),
+                "time.Duration" => format!("{of}(c.{}) * time.Millisecond", row.in_c),
                 _ => format!("{of}(c.{})", row.in_c),
             };
             read += &format!("\t\t{:<longest$} {value},\n", format!("{name}:"));
@@ -241,10 +242,11 @@ const _: () = assert!(size_of::<{c}>() == {size});
         }
         let about = wrap(about, "// ", 118);
         let mut all = format!(
-            "\n{about}type {go} struct {{\n{structure}}}\n\nfunc {}Of(c *C.{c}) {go} {{\n\treturn {go}{{\n{read}\t}}\n}}\n",
-            go.to_lowercase()
+            "\n{about}type {go} struct {{\n{structure}}}\n\nfunc {}{}Of(c *C.{c}) {go} {{\n\treturn {go}{{\n{read}\t}}\n}}\n",
+            go[..1].to_lowercase(),
+            &go[1..]
         );
-        if go != "Diagnostics" {
+        if ["Report", "Arm", "Verdict"].contains(&go) {
             all += &format!(
                 "\n// LogValue groups the fields, for log/slog.\nfunc (r {go}) LogValue() slog.Value {{\n\treturn \
                  slog.GroupValue(\n{logged}\t)\n}}\n"
@@ -258,18 +260,23 @@ const _: () = assert!(size_of::<{c}>() == {size});
         let about = match self.rust {
             "Report" => "The public state of a bandit: released values and counts. You may publish it.",
             "Verdict" => "What a test of arms says, made of released values and counts. You may publish it.",
+            "NodeReport" => "What anybody may know of a node.",
+            "NodeDiagnostics" => {
+                "Counts of rewards that travel, for the operator only. NOT private: a reward is a click."
+            }
             _ => "Counts of refused calls, for the operator only. NOT private: a duplicate reveals a click.",
         };
         let (mut structure, mut read) = (String::new(), String::new());
         for row in self.sorted() {
             let (name, c) = (row.name, format!("c.{}", row.in_c));
             let (of, value) = match row.kind {
-                "u32" | "u64" => ("int", c),
+                "u32" | "u64" | "Milliseconds" => ("int", c),
                 "f64" => ("float", c),
                 "Policy" => ("str", format!("POLICY_NAMES.get({c}, str({c}))")),
+                "Text" => ("str", format!("words({c})")),
                 kind => (kind, format!("{kind}({c})")),
             };
-            let text = wrap(&tables.text(&row.docs, Language::Python), "    ", 116);
+            let text = wrap(&row.text(tables, Language::Python), "    ", 116);
             structure += &format!("    {name}: {of}\n    \"\"\"{}\"\"\"\n", text.trim());
             read += &format!("            {name}={value},\n");
         }
@@ -296,6 +303,10 @@ const _: () = assert!(size_of::<{c}>() == {size});
             }
             "Arm" => "The public state of one arm. You may publish it.",
             "Verdict" => "What a test of arms says, made of released values and public counts. You may publish it.",
+            "NodeReport" => "What anybody may know of a {@link FleetNode}.",
+            "NodeDiagnostics" => {
+                "Counts of rewards that travel. They are NOT private: a reward is a click. Show them to operators only."
+            }
             _ => {
                 "Counts of refused calls, and warnings from rewards. They are NOT private: a duplicate reveals a click. \
                  Show them to operators only."
@@ -303,18 +314,20 @@ const _: () = assert!(size_of::<{c}>() == {size});
         };
         let (mut texts, mut components, mut read) = (String::new(), Vec::new(), Vec::new());
         for row in self.sorted() {
-            let name = java::camel(row.name);
+            let name = row.timed(java::camel);
             let at = format!("Native.{c}.{}", row.in_c);
             let number = format!("c.get(JAVA_INT, {at})");
             let (of, value) = match row.kind {
                 "u32" => ("int", number),
                 "u64" => ("long", format!("c.get(JAVA_LONG, {at})")),
+                "Milliseconds" => ("Duration", format!("Duration.ofMillis(c.get(JAVA_LONG, {at}))")),
+                "Text" => ("String", format!("c.getString({at})")),
                 "f64" => ("double", format!("c.get(JAVA_DOUBLE, {at})")),
                 "bool" => ("boolean", format!("{number} != 0")),
                 "Warnings" => ("Set<Warning>", format!("Warning.of({number})")),
                 kind => (kind, format!("{kind}.of({number})")),
             };
-            texts += &format!("@param {name} {}\n\n", tables.text(&row.docs, Language::Java));
+            texts += &format!("@param {name} {}\n\n", row.text(tables, Language::Java));
             components.push(format!("{of} {name}"));
             read.push(value);
         }
@@ -329,7 +342,9 @@ const _: () = assert!(size_of::<{c}>() == {size});
                     .to_owned();
         }
         let about = java::javadoc(&format!("{about}\n\n{}", texts.trim_end()), "").replace("<p>@param", "@param");
-        let set = if components.iter().any(|of| of.starts_with("Set")) { "import java.util.Set;\n" } else { "" };
+        let uses = |of: &str| components.iter().any(|component| component.starts_with(of));
+        let duration = if uses("Duration") { "import java.time.Duration;\n" } else { "" };
+        let set = if uses("Set") { "import java.util.Set;\n" } else { "" };
         let import = |layout: &str| {
             let used = read.iter().any(|value| value.contains(layout));
             if used { format!("import static java.lang.foreign.ValueLayout.{layout};\n") } else { String::new() }
@@ -337,7 +352,7 @@ const _: () = assert!(size_of::<{c}>() == {size});
         let imports: String = ["JAVA_DOUBLE", "JAVA_INT", "JAVA_LONG"].iter().map(|layout| import(layout)).collect();
         let (components, read) = (components.join(",\n        "), read.join(",\n                "));
         format!(
-            "\n{imports}\nimport java.lang.foreign.MemorySegment;\n{set}\n{about}public record {class}(\n        \
+            "\n{imports}\nimport java.lang.foreign.MemorySegment;\n{duration}{set}\n{about}public record {class}(\n        \
              {components}) {{\n    static {class} of(MemorySegment c) {{\n        return new {class}(\n                \
              {read});\n    }}\n{more}}}\n"
         )
@@ -348,14 +363,21 @@ const _: () = assert!(size_of::<{c}>() == {size});
         let mut lines = String::new();
         for row in &self.rows {
             let Some((kind, name, help)) = row.metric() else { continue };
-            let indent = if self.rust == "Diagnostics" { "      " } else { "    " };
+            let indent = match self.rust {
+                "Diagnostics" => "      ",
+                "NodeReport" | "NodeDiagnostics" => "  ",
+                _ => "    ",
+            };
             let (call, field) = match self.rust {
                 "Report" => (format!("of_report(\"{name}\", \"{kind}\""), "Report"),
                 "ArmReport" => (format!("of_arms(\"{name}\""), "Arm"),
                 "Verdict" => (format!("of_verdicts(\"{name}\""), "Verdict"),
+                "NodeReport" => (format!("of_report(\"{name}\", \"{kind}\""), "NodeReport"),
+                "NodeDiagnostics" => (format!("of_rewards(\"{name}\", \"{kind}\""), "NodeDiagnostics"),
                 _ => (format!("of_refusals(\"{name}\""), "Diagnostics"),
             };
-            lines += &format!("{indent}{call}, \"{help}\", &{field}::{});\n", row.in_c);
+            let scale = if row.kind == "Milliseconds" { ", 1e-3" } else { "" };
+            lines += &format!("{indent}{call}, \"{help}\", &{field}::{}{scale});\n", row.in_c);
         }
         lines
     }
@@ -365,9 +387,10 @@ const _: () = assert!(size_of::<{c}>() == {size});
         let mut lines = String::new();
         for row in &self.rows {
             let Some([kind, metric, help]) = row.metric else { continue };
-            let value = format!("of.{}()", java::camel(row.name));
+            let value = format!("of.{}()", row.timed(java::camel));
             let value = match row.kind {
                 "bool" => format!("{value} ? 1 : 0"),
+                "Milliseconds" => format!("{value}.toMillis() / 1e3"),
                 "Duty" | "TestState" => format!("{value}.ordinal()"),
                 _ => value,
             };
@@ -386,12 +409,13 @@ const _: () = assert!(size_of::<{c}>() == {size});
         let mut lines = String::new();
         for row in &self.rows {
             let Some([kind, metric, help]) = row.metric else { continue };
-            let value = format!("of.{}", camel(row.name));
+            let value = format!("of.{}", row.timed(camel));
             let (function, result, value) = match (kind, row.kind) {
                 ("counter", "u64") => ("Count", "uint64", value),
                 ("counter", _) => ("Count", "uint64", format!("uint64({value})")),
                 (_, "bool") => ("Gauge", "float64", format!("metric.One({value})")),
                 (_, "f64") => ("Gauge", "float64", value),
+                (_, "Milliseconds") => ("Gauge", "float64", format!("{value}.Seconds()")),
                 _ => ("Gauge", "float64", format!("float64({value})")),
             };
             let (before, label) = if self.is_arm() { ("arm_", ", \"arm\"") } else { ("", "") };
@@ -420,17 +444,19 @@ const SIZE_OF_ARM: usize = 64;
 /// What is text in logs, because JavaScript rounds numbers above 2^53.
 const IDENTIFYING: [&str; 2] = ["fleet_key_id", "generation"];
 
-/// src/ffi/generated/report.rs.
-pub fn in_c(tables: &Tables) -> String {
-    let structs: String = tables.reports.iter().map(|report| report.in_c(tables)).collect();
-    format!(
-        r#"//! dpb_report, dpb_arm, dpb_diagnostics, dpb_verdict.
-//!
-{RUST_HEAD}
-use crate::bandit::{{ArmReport, Diagnostics, Report, Verdict}};
-use crate::ffi::sized::Growing;
-{structs}"#
-    )
+/// src/ffi/generated/report.rs and node.rs.
+pub fn in_c(tables: &Tables) -> [String; 2] {
+    let (of_handles, of_nodes) = tables.reports.split_at(4);
+    let file = |reports: &[Report], uses: &str| {
+        let names: Vec<&str> = reports.iter().map(|report| report.c).collect();
+        let structs: String = reports.iter().map(|report| report.in_c(tables)).collect();
+        format!(
+            "//! {}.\n//!\n{RUST_HEAD}\nuse crate::ffi::sized::Growing;\n{uses}{}\n",
+            names.join(", "),
+            structs.trim_end()
+        )
+    };
+    [file(of_handles, ""), file(of_nodes, "use std::ffi::c_char;\n")]
 }
 
 /// A part of bindings/go/table.go.
@@ -443,22 +469,22 @@ pub fn in_python(tables: &Tables) -> String {
     let classes: String = tables.reports.iter().filter(|all| !all.is_arm()).map(|all| all.in_python(tables)).collect();
     format!(
         r#"# Generated by tests/table.rs from src/tables/report.rs; do not edit.
-"""What may be read of a bandit."""
+"""What may be read of a bandit, and of a node of a fleet."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from ._library import POLICY_NAMES, verdict_text
-from ._numbers import Duty, TestState, Warnings
+from ._library import POLICY_NAMES, verdict_text, words
+from ._numbers import Duty, NodeState, TestState, Warnings
 {classes}"#
     )
 }
 
-/// The metrics of reports, arms, diagnostics and verdicts in C++, in Go and in Java.
-pub fn metrics(tables: &Tables) -> [[String; 4]; 3] {
-    let each = |of: fn(&Report) -> String| [0, 1, 2, 3].map(|i| of(&tables.reports[i]));
+/// The metrics in C++, in Go and in Java, of all structs in the order of the tables.
+pub fn metrics(tables: &Tables) -> [[String; 6]; 3] {
+    let each = |of: fn(&Report) -> String| [0, 1, 2, 3, 4, 5].map(|i| of(&tables.reports[i]));
     [each(Report::metrics_of_cpp), each(Report::metrics_of_go), each(Report::metrics_of_java)]
 }
 

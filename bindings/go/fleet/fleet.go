@@ -171,7 +171,7 @@ func (n *Node) runLane(lane dpb.Lane) error {
 				_ = bandit.Advance(uint64(n.began.Add(now.Sub(n.began)).UnixNano() / int64(n.tick)))
 			}
 			if lane == dpb.LaneExchanges && n.number == 0 {
-				n.number = n.report().Number
+				n.number = uint16(n.report().Number)
 				close(n.joined)
 			}
 		}

@@ -225,6 +225,11 @@ def bytes_of(call: Callable[[Any, int, Any, Any], int]) -> tuple[int, bytes, Any
     return status, bytes(ffi.buffer(buffer, length[0])) if status == 0 and length[0] else b"", error
 
 
+def words(text: Any) -> str:
+    """A text of C that ends with NUL."""
+    return str(ffi.string(text).decode("utf-8", "replace"))
+
+
 def verdict_text(verdict: Any) -> str:
     """A dpb_verdict in words."""
     status, text, error = bytes_of(lambda buf, room, n, error: int(lib.dpb_verdict_text(verdict, buf, room, n, error)))

@@ -25,6 +25,27 @@ class Duty(IntEnum):
     """It releases full batches with what others contribute."""
 
 
+class NodeState(IntEnum):
+    """What a node of a fleet is doing."""
+
+    TAKING = 0
+    """It takes its number."""
+    STORING = 1
+    """It stores its first snapshot, and reads those of others."""
+    SERVING = 2
+    """It has joined."""
+    RESIGNING = 3
+    """It leaves, and collects what is on its way to it as the leader."""
+    MOVING = 4
+    """It leaves, and passes on its rewards and its state."""
+    LEFT = 5
+    """It has left."""
+    REPLACED = 6
+    """Another process has its number. The fleet learns nothing from this one, so end it."""
+    FAILED = 7
+    """It could not continue from the snapshot of its number; last_error says why."""
+
+
 class TestState(IntEnum):
     """Whether a test of arms has ended, and with which claim."""
 

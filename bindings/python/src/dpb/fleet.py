@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import enum
 import inspect
 import logging
 import sqlite3
 import threading
 import time
-from dataclasses import dataclass, fields
 from typing import Any, Callable, Coroutine, Iterable, Iterator, NamedTuple, Protocol, Union
 
 from ._bandit import Bandit, _config, _needed, _part, _parts, _ticket
@@ -35,87 +33,13 @@ from ._library import (
     lib,
     new_error,
     policy_number,
+    words,
 )
+from ._numbers import NodeState
+from ._report import NodeDiagnostics, NodeReport
 from ._table import Config
 
-
-class NodeState(enum.IntEnum):
-    """What a node is doing."""
-
-    TAKING = 0
-    """It takes its number."""
-    STORING = 1
-    """It stores its first snapshot, and reads those of others."""
-    SERVING = 2
-    """It has joined."""
-    RESIGNING = 3
-    """It leaves, and collects what is on its way to it as the leader."""
-    MOVING = 4
-    """It leaves, and passes on its rewards and its state."""
-    LEFT = 5
-    """It has left."""
-    REPLACED = 6
-    """Another process has its number. The fleet learns nothing from this one, so end it."""
-    FAILED = 7
-    """It could not continue from the snapshot of its number; last_error says why."""
-
-
-@dataclass(frozen=True)
-class NodeReport:
-    """What anybody may know of a node."""
-
-    state: NodeState
-    """What it is doing."""
-    number: int
-    """Its number; 0 until it has one."""
-    incarnation: int
-    """How many processes have had the number, this one included."""
-    ready: bool
-    """Whether a balancer may send it requests: it serves, and the store has answered within the last ten delays."""
-    outage: bool
-    """Whether an outage lasts: rewards do not arrive in time, here or at another node, and decisions are cancelled."""
-    outages: int
-    """How many outages there were."""
-    learns: bool
-    """Whether the bandit may learn from people: the store has kept a snapshot that counts this period."""
-    leads: bool
-    """Whether this node leads: it releases what all nodes contribute."""
-    leader: int
-    """The number of the leader; 0: none is known."""
-    nodes: int
-    """Nodes that are alive, this one included."""
-    released: int
-    """Other nodes of which a snapshot was read, also nodes that have left."""
-    incompatible: int
-    """Those of them whose newest snapshot this node refused."""
-    draining: int
-    """Bandits of nodes that have ended, with whose open decisions this node continues."""
-    exchanges: int
-    """Exchanges that ended well."""
-    age_ms: int
-    """Milliseconds since the last one: what this node knows of others is at most so old."""
-    contributions: int
-    """Contributions that the store has accepted."""
-    last_error: str
-    """The last error of the store or of this node; "": none."""
-
-
-@dataclass(frozen=True)
-class NodeDiagnostics:
-    """Counts of rewards that travel, for the operator only. NOT private: a reward is a click."""
-
-    waiting: int
-    """Rewards that wait for the store."""
-    sent: int
-    """Rewards for other nodes that the store has accepted."""
-    unsent: int
-    """Rewards for other nodes that were lost because the queue was full."""
-    received: int
-    """Rewards from other nodes that took effect."""
-    refused: int
-    """Rewards from other nodes that were repeated, late or invalid, or whose tickets no bandit here knows."""
-    failures: int
-    """Commands that failed: some fail only if there are rewards."""
+__all__ = ["Command", "File", "Node", "NodeDiagnostics", "NodeReport", "NodeState", "RowStore", "Store", "gone"]
 
 
 class Command(NamedTuple):
@@ -360,20 +284,11 @@ def _now() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-def _text(text: Any) -> str:
-    return str(ffi.string(text).decode("utf-8", "replace"))
-
-
-def _values(kind: Any, of: Any) -> dict[str, Any]:
-    """What a struct of C has in the fields of a dataclass."""
-    return {field.name: getattr(of, field.name) for field in fields(kind)}
-
-
 def _command(of: Any) -> Command:
     """What a command of C says, which soon belongs to the next one."""
     keys = [_bytes(each.bytes, each.len) for each in ffi.unpack(of.keys, of.keys_len)]
     args = [_bytes(each.bytes, each.len) for each in ffi.unpack(of.args, of.args_len)]
-    return Command(of.kind, _text(of.script), _text(of.sha1), keys, args, of.timeout_ms / 1000)
+    return Command(of.kind, words(of.script), words(of.sha1), keys, args, of.timeout_ms / 1000)
 
 
 def _store_of(store: Any) -> Any:
@@ -569,15 +484,13 @@ class Node:
         """What anybody may know of the node."""
         out = ffi.new("dpb_node_report *", {"struct_size": ffi.sizeof("dpb_node_report")})
         self._core._check(lib.dpb_node_report_read(self._core._c, _now(), out))
-        values = _values(NodeReport, out) | {"state": NodeState(out.state), "last_error": _text(out.last_error)}
-        flags = {name: bool(values[name]) for name in ("ready", "outage", "learns", "leads")}
-        return NodeReport(**values | flags)
+        return NodeReport._of(out)
 
     def diagnostics(self) -> NodeDiagnostics:
         """Counts of rewards that travel. NOT private."""
         out = ffi.new("dpb_node_diagnostics *", {"struct_size": ffi.sizeof("dpb_node_diagnostics")})
         self._core._check(lib.dpb_node_diagnostics_read(self._core._c, out))
-        return NodeDiagnostics(**_values(NodeDiagnostics, out))
+        return NodeDiagnostics._of(out)
 
     # What the lanes do.
 
@@ -595,7 +508,7 @@ class Node:
                 return float(out.wait_ms) / 1000
             if out.kind != lib.DPB_COMMAND_LOG:
                 break
-            self._logger.warning("%s", _text(out.text))
+            self._logger.warning("%s", words(out.text))
         self._ids[lane] = out.id
         return _command(out)
 

@@ -41,7 +41,7 @@ public final class FleetNode extends Handle {
      *     rewards are sealed, and states move.
      * @throws DpbException {@link Status#INVALID_CONFIG}; {@link Status#UNSUPPORTED}: a policy that cannot merge;
      *     {@link Status#ENTROPY}; {@link Status#NO_MEMORY}. What only the bandit finds wrong in the configuration ends
-     *     the node: {@link NodeReport.State#FAILED}.
+     *     the node: {@link NodeState#FAILED}.
      */
     public FleetNode(Policy policy, Config config, NodeOptions options) {
         super(make(policy, config, options), Native::dpb_node_free);
@@ -182,13 +182,7 @@ public final class FleetNode extends Handle {
             MemorySegment out = arena.allocate(Native.dpb_node_diagnostics.SIZE, 8);
             out.set(JAVA_INT, Native.dpb_node_diagnostics.struct_size, (int) out.byteSize());
             call(c -> Native.dpb_node_diagnostics_read(c, out.address()));
-            return new NodeDiagnostics(
-                    out.get(JAVA_INT, Native.dpb_node_diagnostics.waiting),
-                    out.get(JAVA_LONG, Native.dpb_node_diagnostics.sent),
-                    out.get(JAVA_LONG, Native.dpb_node_diagnostics.unsent),
-                    out.get(JAVA_LONG, Native.dpb_node_diagnostics.received),
-                    out.get(JAVA_LONG, Native.dpb_node_diagnostics.refused),
-                    out.get(JAVA_LONG, Native.dpb_node_diagnostics.failures));
+            return NodeDiagnostics.of(out);
         }
     }
 

@@ -311,6 +311,43 @@ final class Native {
         private dpb_elsewhere() {}
     }
 
+    static final class dpb_node_report {
+        static final long SIZE = 336;
+        static final long struct_size = 0;
+        static final long state = 4;
+        static final long number = 8;
+        static final long incarnation = 12;
+        static final long ready = 16;
+        static final long outage = 20;
+        static final long outages = 24;
+        static final long learns = 28;
+        static final long leads = 32;
+        static final long leader = 36;
+        static final long nodes = 40;
+        static final long released = 44;
+        static final long incompatible = 48;
+        static final long draining = 52;
+        static final long exchanges = 56;
+        static final long age_ms = 64;
+        static final long contributions = 72;
+        static final long last_error = 80;
+
+        private dpb_node_report() {}
+    }
+
+    static final class dpb_node_diagnostics {
+        static final long SIZE = 48;
+        static final long struct_size = 0;
+        static final long waiting = 4;
+        static final long sent = 8;
+        static final long unsent = 16;
+        static final long received = 24;
+        static final long refused = 32;
+        static final long failures = 40;
+
+        private dpb_node_diagnostics() {}
+    }
+
     static final class dpb_node_options {
         static final long SIZE = 64;
         static final long struct_size = 0;
@@ -353,43 +390,6 @@ final class Native {
         static final long args_len = 72;
 
         private dpb_command() {}
-    }
-
-    static final class dpb_node_report {
-        static final long SIZE = 336;
-        static final long struct_size = 0;
-        static final long state = 4;
-        static final long number = 8;
-        static final long incarnation = 12;
-        static final long ready = 16;
-        static final long outage = 20;
-        static final long outages = 24;
-        static final long learns = 28;
-        static final long leads = 32;
-        static final long leader = 36;
-        static final long nodes = 40;
-        static final long released = 44;
-        static final long incompatible = 48;
-        static final long draining = 52;
-        static final long exchanges = 56;
-        static final long age_ms = 64;
-        static final long contributions = 72;
-        static final long last_error = 80;
-
-        private dpb_node_report() {}
-    }
-
-    static final class dpb_node_diagnostics {
-        static final long SIZE = 48;
-        static final long struct_size = 0;
-        static final long waiting = 4;
-        static final long sent = 8;
-        static final long unsent = 16;
-        static final long received = 24;
-        static final long refused = 32;
-        static final long failures = 40;
-
-        private dpb_node_diagnostics() {}
     }
 
     static final class dpb_counter_config {

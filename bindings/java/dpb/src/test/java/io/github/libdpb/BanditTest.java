@@ -493,7 +493,7 @@ class BanditTest {
             assertTrue(command.script().contains("redis") && command.sha1().length() == 40, command.toString());
             node.failed(command.id(), "it was a test");
             assertEquals("it was a test", node.report().lastError());
-            assertEquals(NodeReport.State.TAKING, node.report().state());
+            assertEquals(NodeState.TAKING, node.report().state());
             assertEquals(1, node.diagnostics().failures());
             refused(Status.UNKNOWN_TICKET, "", () -> node.update(5, 1));
             refused(Status.NOT_READY, "", node::nextPeriod);

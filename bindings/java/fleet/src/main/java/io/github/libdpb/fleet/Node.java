@@ -9,6 +9,7 @@ import io.github.libdpb.FleetNode;
 import io.github.libdpb.NodeDiagnostics;
 import io.github.libdpb.NodeOptions;
 import io.github.libdpb.NodeReport;
+import io.github.libdpb.NodeState;
 import io.github.libdpb.Policy;
 import io.github.libdpb.Status;
 import java.time.Duration;
@@ -139,7 +140,7 @@ public final class Node implements AutoCloseable {
 
     private void log(String text) {
         NodeReport report = core.report();
-        boolean isPlanned = report.state() == NodeReport.State.LEFT;
+        boolean isPlanned = report.state() == NodeState.LEFT;
         LOG.log(
                 isPlanned ? System.Logger.Level.INFO : System.Logger.Level.WARNING,
                 "fleet: " + text + " (node " + report.number() + ")");
@@ -182,7 +183,7 @@ public final class Node implements AutoCloseable {
 
     /**
      * Returns what completes when the node has ended: after {@link #close}; or by itself, when another process has its
-     * number ({@link NodeReport.State#REPLACED}): then end this process, of which the fleet learns nothing.
+     * number ({@link NodeState#REPLACED}): then end this process, of which the fleet learns nothing.
      */
     public CompletableFuture<NodeReport> ended() {
         return ended.copy();

@@ -39,13 +39,13 @@ import java.util.function.ToDoubleFunction;
  * <p>There are public metrics, and those for operators, which are NOT private: bind these to a registry of their own.
  */
 public final class DpbMetrics implements MeterBinder {
-    private record Metric<T>(boolean isCounter, String name, String help, ToDoubleFunction<T> value) {}
+    record Metric<T>(boolean isCounter, String name, String help, ToDoubleFunction<T> value) {}
 
-    private static <T> Metric<T> counter(String name, String help, ToDoubleFunction<T> value) {
+    static <T> Metric<T> counter(String name, String help, ToDoubleFunction<T> value) {
         return new Metric<>(true, name, help, value);
     }
 
-    private static <T> Metric<T> gauge(String name, String help, ToDoubleFunction<T> value) {
+    static <T> Metric<T> gauge(String name, String help, ToDoubleFunction<T> value) {
         return new Metric<>(false, name, help, value);
     }
 

@@ -1,17 +1,86 @@
 package io.github.libdpb.micrometer;
 
+import static io.github.libdpb.micrometer.DpbMetrics.counter;
+import static io.github.libdpb.micrometer.DpbMetrics.gauge;
+
 import io.github.libdpb.NodeDiagnostics;
 import io.github.libdpb.NodeReport;
+import io.github.libdpb.micrometer.DpbMetrics.Metric;
 import io.micrometer.core.instrument.FunctionCounter;
 import io.micrometer.core.instrument.Gauge;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.Tags;
 import io.micrometer.core.instrument.binder.MeterBinder;
+import java.util.List;
 import java.util.function.Supplier;
 import java.util.function.ToDoubleFunction;
 
 /** The metrics of a node of a fleet for Micrometer, with the names of the other languages: see {@link DpbMetrics}. */
 public final class FleetMetrics implements MeterBinder {
+    private static final List<Metric<NodeReport>> REPORT = List.of(
+            // begin generated node_report
+            gauge("fleet_ready", "1 if a balancer may send this node requests.", of -> of.ready() ? 1 : 0),
+            gauge(
+                    "fleet_outage",
+                    "1 while rewards cannot travel between nodes, so that decisions are cancelled.",
+                    of -> of.outage() ? 1 : 0),
+            counter(
+                    "fleet_outages",
+                    "Outages: periods in which rewards could not travel between nodes.",
+                    of -> of.outages()),
+            gauge(
+                    "fleet_learns",
+                    "1 if this node may learn from people: the store has kept a snapshot that counts this period.",
+                    of -> of.learns() ? 1 : 0),
+            gauge(
+                    "fleet_leads",
+                    "1 while this node leads: it releases what all nodes contribute.",
+                    of -> of.leads() ? 1 : 0),
+            gauge("fleet_nodes", "Nodes that are alive, this one included.", of -> of.nodes()),
+            gauge(
+                    "fleet_released_nodes",
+                    "Other nodes from which this node has read a snapshot, also nodes that have left.",
+                    of -> of.released()),
+            gauge(
+                    "fleet_incompatible_nodes",
+                    "Other nodes whose newest snapshot was refused.",
+                    of -> of.incompatible()),
+            gauge(
+                    "fleet_draining",
+                    "Nodes that have ended, with whose open decisions this node continues.",
+                    of -> of.draining()),
+            counter("fleet_exchanges", "Successful exchanges.", of -> of.exchanges()),
+            gauge("fleet_age_seconds", "Seconds since the last successful exchange.", of -> of.age().toMillis() / 1e3),
+            counter(
+                    "fleet_contributions",
+                    "Contributions to leaders that the store has accepted.",
+                    of -> of.contributions())
+            // end generated node_report
+            );
+
+    private static final List<Metric<NodeDiagnostics>> REWARDS = List.of(
+            // begin generated rewards
+            gauge("fleet_rewards_waiting", "Rewards in the queue to other nodes. NOT private.", of -> of.waiting()),
+            counter("fleet_rewards_sent", "Rewards sent to other nodes. NOT private.", of -> of.sent()),
+            counter(
+                    "fleet_rewards_unsent",
+                    "Rewards lost because the queue or a message was full. NOT private.",
+                    of -> of.unsent()),
+            counter(
+                    "fleet_rewards_received",
+                    "Rewards from other nodes that took effect. NOT private.",
+                    of -> of.received()),
+            counter(
+                    "fleet_rewards_refused",
+                    "Rewards from other nodes that were refused. NOT private.",
+                    of -> of.refused()),
+            counter(
+                    "fleet_failures",
+                    "Commands to the store that failed. NOT private: some fail only if there are rewards.",
+                    of -> of.failures())
+            // end generated rewards
+            );
+
     private final String name;
     private final Supplier<NodeReport> report;
     private final Supplier<NodeDiagnostics> diagnostics;
@@ -35,111 +104,27 @@ public final class FleetMetrics implements MeterBinder {
 
     @Override
     public void bindTo(MeterRegistry to) {
-        gauge(
-                to,
-                report,
-                "age_seconds",
-                "Seconds since the last successful exchange.",
-                of -> of.age().toMillis() / 1e3);
-        count(to, report, "exchanges", "Successful exchanges.", NodeReport::exchanges);
-        gauge(
-                to,
-                report,
-                "outage",
-                "1 while rewards cannot travel between nodes, so that decisions are cancelled.",
-                of -> one(of.outage()));
-        count(
-                to,
-                report,
-                "outages",
-                "Outages: periods in which rewards could not travel between nodes.",
-                NodeReport::outages);
-        gauge(to, report, "nodes", "Other nodes that are alive.", of -> Math.max(of.nodes(), 1) - 1);
-        gauge(
-                to,
-                report,
-                "released_nodes",
-                "Other nodes from which this node has read a snapshot, also nodes that have left.",
-                NodeReport::released);
-        gauge(
-                to,
-                report,
-                "incompatible_nodes",
-                "Other nodes whose newest snapshot was refused.",
-                NodeReport::incompatible);
-        gauge(
-                to,
-                report,
-                "leads",
-                "1 while this node leads: it releases what all nodes contribute.",
-                of -> one(of.leads()));
-        gauge(
-                to,
-                report,
-                "learns",
-                "1 if this node may learn from people: the store has kept a snapshot that counts this period.",
-                of -> one(of.learns()));
-        gauge(to, report, "ready", "1 if a balancer may send this node requests.", of -> one(of.ready()));
-        gauge(
-                to,
-                report,
-                "draining",
-                "Nodes that have ended, with whose open decisions this node continues.",
-                NodeReport::draining);
-        count(to, report, "contributions", "Contributions sent to leaders.", NodeReport::contributions);
-        if (diagnostics == null) {
-            return;
+        REPORT.forEach(metric -> bind(to, report, metric));
+        if (diagnostics != null) {
+            REWARDS.forEach(metric -> bind(to, diagnostics, metric));
         }
-        count(
-                to,
-                diagnostics,
-                "failures",
-                "Commands to the store that failed. NOT private: some fail only if there are rewards.",
-                NodeDiagnostics::failures);
-        count(to, diagnostics, "rewards_sent", "Rewards sent to other nodes. NOT private.", NodeDiagnostics::sent);
-        gauge(
-                to,
-                diagnostics,
-                "rewards_waiting",
-                "Rewards in the queue to other nodes. NOT private.",
-                NodeDiagnostics::waiting);
-        count(
-                to,
-                diagnostics,
-                "rewards_unsent",
-                "Rewards lost because the queue or a message was full. NOT private.",
-                NodeDiagnostics::unsent);
-        count(
-                to,
-                diagnostics,
-                "rewards_received",
-                "Rewards from other nodes that took effect. NOT private.",
-                NodeDiagnostics::received);
-        count(
-                to,
-                diagnostics,
-                "rewards_refused",
-                "Rewards from other nodes that were refused. NOT private.",
-                NodeDiagnostics::refused);
     }
 
-    private static double one(boolean is) {
-        return is ? 1 : 0;
-    }
-
-    private <T> void gauge(MeterRegistry to, Supplier<T> from, String metric, String help, ToDoubleFunction<T> value) {
-        Gauge.builder(DpbMetrics.named("fleet_" + metric), from, of -> read(of, value))
-                .description(help)
-                .tags(Tags.of("bandit", name))
-                .strongReference(true)
-                .register(to);
-    }
-
-    private <T> void count(MeterRegistry to, Supplier<T> from, String metric, String help, ToDoubleFunction<T> value) {
-        FunctionCounter.builder(DpbMetrics.named("fleet_" + metric), from, of -> read(of, value))
-                .description(help)
-                .tags(Tags.of("bandit", name))
-                .register(to);
+    private <T> void bind(MeterRegistry to, Supplier<T> from, Metric<T> metric) {
+        String named = DpbMetrics.named(metric.name());
+        Tags tags = Tags.of("bandit", name);
+        if (metric.isCounter()) {
+            FunctionCounter.builder(named, from, of -> read(of, metric.value()))
+                    .description(metric.help())
+                    .tags(tags)
+                    .register(to);
+        } else {
+            Gauge.builder(named, from, of -> read(of, metric.value()))
+                    .description(metric.help())
+                    .tags(tags)
+                    .strongReference(true)
+                    .register(to);
+        }
     }
 
     /** NaN of a node that is closed. */
