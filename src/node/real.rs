@@ -9,65 +9,39 @@ use crate::policy::Algorithm;
 use crate::random::{Random, Seed};
 use std::marker::PhantomData;
 
+/// Functions that are those of [`Bandit`].
+macro_rules! as_bandit {
+    ($(fn $name:ident($($given:ident: $type:ty),*) -> $out:ty;)*) => {$(
+        fn $name(&self $(, $given: $type)*) -> $out {
+            self.as_ref().$name($($given),*)
+        }
+    )*};
+}
+
 impl<B: AsRef<Bandit>> FleetBandit for B {
-    fn update_part(&self, ticket: u64, part: u32, value: f64) -> Result<()> {
-        self.as_ref().update_part(ticket, part, value)
-    }
-
-    fn ticks(&self) -> Result<u64> {
-        self.as_ref().ticks()
-    }
-
-    fn next_period(&self) -> Result<()> {
-        self.as_ref().next_period()
-    }
-
-    fn cancel_since(&self, from: u64) -> Result<()> {
-        self.as_ref().cancel_since(from)
+    as_bandit! {
+        fn update_part(ticket: u64, part: u32, value: f64) -> Result<()>;
+        fn ticks() -> Result<u64>;
+        fn next_period() -> Result<()>;
+        fn cancel_since(from: u64) -> Result<()>;
+        fn snapshot() -> Result<Vec<u8>>;
+        fn stored(snapshot: &[u8]) -> Result<()>;
+        fn merge(snapshot: &[u8]) -> Result<()>;
+        fn lead() -> Result<u64>;
+        fn set_handles(handles: u32) -> Result<()>;
+        fn contribution(generation: u64) -> Result<Vec<u8>>;
+        fn combine(contribution: &[u8]) -> Result<()>;
+        fn skip(ticks: u64) -> Result<()>;
+        fn receiver() -> Result<u64>;
+        fn suspend(receiver: u64) -> Result<Vec<u8>>;
     }
 
     fn releases(&self) -> Result<u64> {
         Ok(self.as_ref().report()?.phase.into())
     }
 
-    fn snapshot(&self) -> Result<Vec<u8>> {
-        self.as_ref().snapshot()
-    }
-
-    fn stored(&self, snapshot: &[u8]) -> Result<()> {
-        self.as_ref().stored(snapshot)
-    }
-
-    fn merge(&self, snapshot: &[u8]) -> Result<()> {
-        self.as_ref().merge(snapshot)
-    }
-
-    fn lead(&self) -> Result<u64> {
-        self.as_ref().lead()
-    }
-
-    fn set_handles(&self, handles: u32) -> Result<()> {
-        self.as_ref().set_handles(handles)
-    }
-
-    fn contribution(&self, generation: u64) -> Result<Vec<u8>> {
-        self.as_ref().contribution(generation)
-    }
-
-    fn combine(&self, contribution: &[u8]) -> Result<()> {
-        self.as_ref().combine(contribution)
-    }
-
     fn pending(&self) -> Result<u64> {
         Ok(self.as_ref().report()?.counts.pending())
-    }
-
-    fn skip(&self, ticks: u64) -> Result<()> {
-        self.as_ref().skip(ticks)
-    }
-
-    fn receiver(&self) -> Result<u64> {
-        self.as_ref().receiver()
     }
 
     fn state_length(&self) -> Result<u64> {
@@ -75,10 +49,6 @@ impl<B: AsRef<Bandit>> FleetBandit for B {
             Err(Error::BufferTooSmall { needed, .. }) => Ok(needed as u64),
             other => other.map(|state| state.len() as u64),
         }
-    }
-
-    fn suspend(&self, receiver: u64) -> Result<Vec<u8>> {
-        self.as_ref().suspend(receiver)
     }
 
     fn seal(&self, message: &[u8]) -> Result<Vec<u8>> {

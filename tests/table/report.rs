@@ -181,8 +181,7 @@ impl Report {
             growing(c, &members, "numbers")
         };
         format!(
-            r#"
-{}#[repr(C)]
+            r#"{}#[repr(C)]
 #[derive({derived})]
 pub struct {c} {{
 {structure}}}
@@ -451,7 +450,7 @@ pub fn in_c(tables: &Tables) -> [String; 2] {
         let names: Vec<&str> = reports.iter().map(|report| report.c).collect();
         let structs: String = reports.iter().map(|report| report.in_c(tables)).collect();
         format!(
-            "//! {}.\n//!\n{RUST_HEAD}\nuse crate::ffi::sized::Growing;\n{uses}{}\n",
+            "//! {}.\n//!\n{RUST_HEAD}\nuse crate::ffi::sized::Growing;\n{uses}\n{}\n",
             names.join(", "),
             structs.trim_end()
         )

@@ -55,7 +55,6 @@ const _: () = assert!(size_of::<dpb_node_report>() == 336);
 // SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers.
 unsafe impl Growing for dpb_node_report {}
 
-
 /// Counts of rewards that travel, for the operator only. NOT private: a reward is a click.
 #[repr(C)]
 #[derive(Clone, Copy)]

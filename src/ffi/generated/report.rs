@@ -89,7 +89,6 @@ const _: () = assert!(size_of::<dpb_report>() == 184);
 // SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers.
 unsafe impl Growing for dpb_report {}
 
-
 /// The state of one arm that may be published. 64 bytes in every version: an array of them has no struct_size, so
 /// there are spare fields.
 #[repr(C)]
@@ -117,7 +116,6 @@ pub struct dpb_arm {
 
 const _: () = assert!(size_of::<dpb_arm>() == 64);
 
-
 /// Counts of refused calls and signs from rewards, for the operator only. NOT private: a duplicate reveals a click.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -142,7 +140,6 @@ const _: () = assert!(size_of::<dpb_diagnostics>() == 48);
 
 // SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers.
 unsafe impl Growing for dpb_diagnostics {}
-
 
 /// What a test of arms says (dpb_new_tt), made of released values and public counts.
 #[repr(C)]
