@@ -2,6 +2,8 @@
 // and makes the structs and fills them; `ffi/fill.rs` fills those of C. The test `header` includes them too, and writes
 // from them the structs of C, Go, Java and Python, the metrics of C++, Go and Java, and what Lua reads.
 //
+// Report as its name in C from what it is made of
+//
 // /// The documentation, in all languages, as in `config.rs`.
 // name: type = |of| where it comes from, "version since" [, [name in C]] [, counter|gauge "metric" "help"] [{ parts }];
 //
