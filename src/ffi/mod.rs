@@ -15,9 +15,9 @@ mod calls;
 mod codebook;
 mod config;
 mod counter;
-/// Structs of the tables.
 mod fill;
 mod fleet;
+/// Structs of the tables.
 mod generated {
     pub mod config;
     pub mod node;

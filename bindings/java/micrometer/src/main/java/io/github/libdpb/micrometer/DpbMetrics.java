@@ -39,7 +39,23 @@ import java.util.function.ToDoubleFunction;
  * <p>There are public metrics, and those for operators, which are NOT private: bind these to a registry of their own.
  */
 public final class DpbMetrics implements MeterBinder {
-    record Metric<T>(boolean isCounter, String name, String help, ToDoubleFunction<T> value) {}
+    record Metric<T>(boolean isCounter, String name, String help, ToDoubleFunction<T> value) {
+        /** Registers it, as what {@code read} makes of an object. */
+        <S> void register(MeterRegistry to, Tags tags, S object, ToDoubleFunction<S> read) {
+            if (isCounter) {
+                FunctionCounter.builder(named(name), object, read)
+                        .description(help)
+                        .tags(tags)
+                        .register(to);
+            } else {
+                Gauge.builder(named(name), object, read)
+                        .description(help)
+                        .tags(tags)
+                        .strongReference(true)
+                        .register(to);
+            }
+        }
+    }
 
     static <T> Metric<T> counter(String name, String help, ToDoubleFunction<T> value) {
         return new Metric<>(true, name, help, value);
@@ -360,22 +376,11 @@ public final class DpbMetrics implements MeterBinder {
 
     private <T> void bind(
             MeterRegistry registry, Metric<T> metric, Tags tags, Function<State, Double> value, double closed) {
-        if (metric.isCounter) {
-            FunctionCounter.builder(named(metric.name), this, of -> of.read(value, closed))
-                    .description(metric.help)
-                    .tags(tags)
-                    .register(registry);
-        } else {
-            Gauge.builder(named(metric.name), this, of -> of.read(value, closed))
-                    .description(metric.help)
-                    .tags(tags)
-                    .strongReference(true)
-                    .register(registry);
-        }
+        metric.register(registry, tags, this, of -> of.read(value, closed));
     }
 
     /** Micrometer's names have dots, of which the registry of Prometheus makes underscores. */
-    static String named(String metric) {
+    private static String named(String metric) {
         return "dpb." + metric.replace('_', '.');
     }
 }

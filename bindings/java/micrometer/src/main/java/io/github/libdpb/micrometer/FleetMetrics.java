@@ -6,8 +6,6 @@ import static io.github.libdpb.micrometer.DpbMetrics.gauge;
 import io.github.libdpb.NodeDiagnostics;
 import io.github.libdpb.NodeReport;
 import io.github.libdpb.micrometer.DpbMetrics.Metric;
-import io.micrometer.core.instrument.FunctionCounter;
-import io.micrometer.core.instrument.Gauge;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.Tags;
 import io.micrometer.core.instrument.binder.MeterBinder;
@@ -111,20 +109,7 @@ public final class FleetMetrics implements MeterBinder {
     }
 
     private <T> void bind(MeterRegistry to, Supplier<T> from, Metric<T> metric) {
-        String named = DpbMetrics.named(metric.name());
-        Tags tags = Tags.of("bandit", name);
-        if (metric.isCounter()) {
-            FunctionCounter.builder(named, from, of -> read(of, metric.value()))
-                    .description(metric.help())
-                    .tags(tags)
-                    .register(to);
-        } else {
-            Gauge.builder(named, from, of -> read(of, metric.value()))
-                    .description(metric.help())
-                    .tags(tags)
-                    .strongReference(true)
-                    .register(to);
-        }
+        metric.register(to, Tags.of("bandit", name), from, of -> read(of, metric.value()));
     }
 
     /** NaN of a node that is closed. */
